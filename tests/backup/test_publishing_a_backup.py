@@ -10,8 +10,11 @@ from archive_scene import ArchiveScene
 from calve.archive import backups
 from calve.archive.location import Key, Keys, Location
 from calve.backup import publish
+from calve.backup.kind import refuse_taken
+from calve.backup.request import BackupRequest
 from calve.control.kind import Fenced, Published
 from calve.model.errors import PermanentError, RefusedError, TemporaryError
+from calve.tasks.attempts import made_before
 
 
 @pytest.fixture
@@ -33,6 +36,23 @@ def test_publishing_again_finds_it(scene: ArchiveScene) -> None:
     receipts = scene.run(plan)
     first = scene.publish(plan, receipts)
     assert scene.publish(plan, []) == first
+
+
+def test_D1_a_backup_is_known_as_its_own_by_the_process_that_made_it_and_is_planned_once_more(
+    scene: ArchiveScene,
+) -> None:
+    plan = scene.plan("b", [scene.part("one")], process_id="mine")
+    folders = scene.location.parts_of("mine"), scene.location.under_way("mine")
+    assert made_before(scene.storage, *folders) == 0
+    receipts = scene.run(plan, attempt=3)
+    assert made_before(scene.storage, *folders) == 3
+    scene.publish(plan, receipts)
+    assert made_before(scene.storage, *folders) == 3, "its parts are there"
+    request = BackupRequest(name="b", source="main", patterns=("db.t",), tables=(("db", "t"),))
+    found = refuse_taken(scene.location, request, "mine")
+    assert found is not None and set(found.places) == scene.stored
+    with pytest.raises(RefusedError, match="there is a backup b"):
+        refuse_taken(scene.location, request, "theirs")
 
 
 def test_L23_missing_or_foreign_receipts_publish_nothing(scene: ArchiveScene) -> None:

@@ -13,7 +13,7 @@ from calve.clickhouse.parts.partitions import find, partitions
 from calve.clickhouse.pins import freeze, shadow
 from calve.clickhouse.pins.pin import SeenPart, pinned_partitions
 from calve.clickhouse.tables import describe
-from calve.model.errors import NotFoundError, PermanentError, RefusedError
+from calve.model.errors import NotFoundError, PermanentError, RefusedError, TemporaryError
 
 _CREATE = "CREATE TABLE {t} (id UInt64, s String) ENGINE = MergeTree PARTITION BY id % 2 ORDER BY id"
 _INSERT = "INSERT INTO {t} SELECT number, 'x' FROM numbers(100)"
@@ -66,7 +66,7 @@ def test_D5_a_pin_is_never_taken_twice_under_one_name(session: EmbeddedSession) 
     make(session, "d5", (_CREATE, _INSERT))
     with released(session):
         pinned = pin(session, "d5")
-        with pytest.raises(PermanentError) as caught:
+        with pytest.raises(TemporaryError) as caught:
             freeze.freeze(session, pinned.table, pinned.partition_ids, pinned.name)
         assert caught.value.code == "pin_taken"
         again = freeze.frozen_parts(session, pinned.table, pinned.partition_ids, pinned.name)

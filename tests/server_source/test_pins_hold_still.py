@@ -69,7 +69,7 @@ def test_mutations_of_the_source_change_nothing(today: Place, executor: Executor
 def test_D5_a_pin_is_taken_once_under_its_name(place: Place) -> None:
     table, name = place.numbers(), pin_name()
     place.pin(table, name)
-    with pytest.raises(PermanentError) as refused:
+    with pytest.raises(TemporaryError) as refused:
         place.pin(table, name)
     assert refused.value.code == "pin_taken"
     with place.source().visit() as session:

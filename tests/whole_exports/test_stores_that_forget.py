@@ -83,6 +83,30 @@ def test_D1_a_store_restored_from_a_copy_finds_what_was_published_since(
     restored.close()
 
 
+def test_D1_a_store_put_back_to_before_the_plan_takes_nothing_of_the_forgotten_plan(
+    life: Life, tmp_path: Path
+) -> None:
+    """Neither its pin, which still holds the parts of then, nor its receipts."""
+    [process_id] = life.submit()
+    with closing(sqlite3.connect(life.folder / "calve.db")) as now:
+        now.execute(f"VACUUM INTO '{tmp_path / 'copy.db'}'")
+    life.run_until(ProcessState.PUBLISHING, process_id)
+    life.store.close()
+    for file in life.folder.glob("calve.db*"):
+        file.unlink()
+    shutil.copy(tmp_path / "copy.db", life.folder / "calve.db")
+    restored = Life(life.folder, life.kept, life.runner)
+    restored.clock.advance(3600.0)
+    restored.ids = [process_id]
+    restored.run(restored.worker())
+    row = restored.row(process_id)
+    assert row.state is ProcessState.COMPLETED, row.error
+    assert {task.attempt for task in restored.store.tasks(process_id)} == {2}
+    restored.check_settled()
+    assert restored.exported_ids() == list(IDS)
+    restored.close()
+
+
 def test_D1_a_publish_that_landed_unseen_then_failed_is_not_published_again_by_a_retry(
     tmp_path: Path, source: KeptSource, runner: LocalRunner
 ) -> None:

@@ -26,7 +26,7 @@ from calve.model.errors import CalveError, DamagedError, NotFoundError, RefusedE
 from calve.model.process import NewTask, Pin, Process, Task
 from calve.model.reach import Service
 from calve.model.states import PinState
-from calve.tasks.attempts import left_by, order_for, stored, upload_pace
+from calve.tasks.attempts import left_by, made_before, order_for, stored, upload_pace
 
 NAME = "backup"
 TASK_FUNCTION = "calve.backup.task:run"
@@ -90,7 +90,9 @@ class BackupKind(Kind):
         location = self._ports.location()
         location_id = location.made_identity()
         keys = location.keys()
-        refuse_taken(location, request)
+        if (done := refuse_taken(location, request, process.id)) is not None:
+            return NothingToDo(result=publish.result_of(done), message=f"backup {done.name} was made before")
+        before = made_before(location.storage, location.parts_of(process.id), location.under_way(process.id))
         vault = location.vault
         frozen = [(pin.name, _addressed(Frozen.from_json(pin.detail), vault)) for pin in pins]
         uploads, tasks, spans = divide(frozen, task_bytes_mb=self._ports.limits.task_bytes_mb)
@@ -110,7 +112,9 @@ class BackupKind(Kind):
         )
         return Planned(
             plan=plan.to_json(),
-            tasks=tuple(NewTask(number=number, spec="") for number in range(len(tasks))),
+            tasks=tuple(
+                NewTask(number=number, spec="", attempts_before=before) for number in range(len(tasks))
+            ),
             spent_pins=plan.spent_pins,
         )
 
@@ -236,11 +240,14 @@ def _hidden(tables: Sequence[TableEntry], schemas: Sequence[SchemaEntry]) -> tup
     )
 
 
-def refuse_taken(location: Location, request: BackupRequest) -> None:
+def refuse_taken(location: Location, request: BackupRequest, process_id: str = "") -> Manifest | None:
+    """The backup that this very process made, before the store was put back from a copy that does not know (D1)."""
     try:
         found = backups.find(location, request.name, unsigned=True)
     except NotFoundError:
-        return
+        return None
+    if found.process_id == process_id:
+        return found
     raise RefusedError(
         f"there is a backup {request.name} in {location.url} already, made at {found.created_at}",
         code="backup_exists",

@@ -151,6 +151,10 @@ class Destination(ABC):
         """
 
     @abstractmethod
+    def find_publish(self, process_id: str, plan: ExportPlan) -> PublishedSnapshot | None:
+        """What the process has published, as far as a look shows it. Decides nothing: a catalog may lag behind."""
+
+    @abstractmethod
     def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
         """After `PublishFenced`, no publish of this process can land, however late it arrives. A publish that
         had landed is found instead. Twice gives the same answer."""

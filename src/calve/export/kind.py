@@ -14,7 +14,7 @@ from calve.clickhouse.source import LiveSource, Source
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.destination.content import released
-from calve.destination.names import DestinationAddress, receipt_uri
+from calve.destination.names import DestinationAddress, receipt_uri, receipts_of
 from calve.destination.outcome import AlreadyExported, EarlierExport, PublishedSnapshot
 from calve.destination.plan import ExportPlan
 from calve.destination.port import Destination
@@ -118,7 +118,11 @@ class ExportKind(Kind):
             return _nothing(drafted.unchanged)
         destination.check_writable(plan)
         standing = standing_receipts(plan, adopted)
-        tasks = tuple(_new_task(number, standing.get(number)) for number in range(len(plan.tasks)))
+        own = receipts_of(plan.destination.receipts_location, process.id)
+        before = attempts.made_before(destination.storage(), own)
+        if before and (ours := destination.find_publish(process.id, plan)) is not None:
+            return _published_before(process, ours)
+        tasks = tuple(_new_task(number, standing.get(number), before) for number in range(len(plan.tasks)))
         return Planned(plan=plan.to_json(), tasks=tasks)
 
     def _pinned(self, request: ExportRequest, pins: Sequence[Pin]) -> Pinned:
@@ -223,9 +227,9 @@ def _pin_request(request: ExportRequest) -> PinRequest:
     )
 
 
-def _new_task(number: int, adopted: Receipt | None) -> NewTask:
+def _new_task(number: int, adopted: Receipt | None, before: int) -> NewTask:
     if adopted is None:
-        return NewTask(number=number, spec="")
+        return NewTask(number=number, spec="", attempts_before=before)
     return NewTask(
         number=number,
         spec="",
@@ -268,6 +272,15 @@ def _already(process: Process, outcome: AlreadyExported) -> Published:
 def _nothing(unchanged: Sequence[Earlier]) -> NothingToDo:
     exports = [one.export for one in unchanged]
     return NothingToDo(result=_nothing_new(exports), message="; ".join(one.sentence for one in unchanged))
+
+
+def _published_before(process: Process, ours: PublishedSnapshot) -> NothingToDo:
+    """The store was put back from a copy that knew of no plan (D1)."""
+    detail = {"already_exported_by": [process.id]}
+    return NothingToDo(
+        result=Result(rows=0, files=0, bytes=0, snapshot_id=ours.snapshot_id, detail=json.dumps(detail)),
+        message=f"it published {ours.rows} rows in snapshot {ours.snapshot_id}, before this store was put back from a copy",
+    )
 
 
 def _nothing_new(exports: Sequence[EarlierExport]) -> Result:

@@ -34,7 +34,7 @@ from calve.iceberg import tables, undo, verify
 from calve.iceberg.catalogs.lent_keys import Lender, lender
 from calve.iceberg.errors import catalog_call
 from calve.iceberg.publish import fence, publish
-from calve.iceberg.publish.marks import all_exports, find_export
+from calve.iceberg.publish.marks import all_exports, find_export, search
 from calve.iceberg.publish.presence import with_presence
 from calve.model.errors import DeniedError, NotFoundError, PermanentError
 from calve.model.limits import Limits
@@ -180,6 +180,10 @@ class IcebergDestination(Destination):
         finally:
             if has_turn:
                 self._publishing.release()
+
+    def find_publish(self, process_id: str, plan: ExportPlan) -> PublishedSnapshot | None:
+        table = tables.find_by_uuid(self.catalog, plan.destination.identifier, plan.destination.uuid)
+        return None if table is None else search(table.metadata, process_id, plan.keys).ours
 
     def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
         return fence(self.catalog, process_id, plan, noted, limits=self._limits)

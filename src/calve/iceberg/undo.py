@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from calve.destination.names import is_metadata_of, receipts_of
 from calve.destination.outcome import PublishedSnapshot, Undone
@@ -86,14 +87,15 @@ def remove_lost(
         return ()  # they go with the table's folder
     if is_released(table.metadata, process_id):
         return ()  # what is left costs less than a doubt about the only copy
-    if search(table.metadata, process_id, plan.keys).ours is None:
+    ours = search(table.metadata, process_id, plan.keys).ours
+    if ours is None:
         raise TemporaryError(
             f"catalog {catalog.name} does not show the publish of process {process_id}",
             code="catalog_lags",
             hint="nothing is deleted; it is retried automatically",
         )
     with catalog_call(catalog.name, f"proving files of process {process_id} unused"):
-        gone = tuple(sorted(candidates - set(_referenced(table, plan))))
+        gone = tuple(sorted(candidates - set(_referenced(table, plan, ours))))
     # If we die here, some are deleted; the next call lists, proves and deletes the others.
     storage.delete(gone)
     return gone
@@ -138,19 +140,29 @@ def _receipt_files(storage: Storage, process_id: str, plan: ExportPlan) -> tuple
     return tuple(storage.list(receipts_of(plan.destination.receipts_location, process_id)))
 
 
-def _referenced(table: Table, plan: ExportPlan) -> Iterator[str]:
+def _referenced(table: Table, plan: ExportPlan, ours: PublishedSnapshot | None = None) -> Iterator[str]:
     """Every data file any snapshot knows, deleted ones too: an older snapshot may still show them.
 
-    Manifests that were there when the plan was made are older than the process's first file.
+    Manifests that were there when the plan was made are older than the process's first file. Not where its publish,
+    `ours`, is older than its plan: its store was put back from a copy, and it was planned once more (D1).
     """
     base = plan.destination.base_snapshot_id
     known = table.metadata.snapshot_by_id(int(base)) if base else None
+    if known is not None and ours is not None and not _is_before(table, known, ours):
+        known = None
     seen = {manifest.manifest_path for manifest in manifests_of(table, known)}
     for snapshot in table.metadata.snapshots:
         for manifest in manifests_of(table, snapshot):
             if manifest.manifest_path not in seen:
                 seen.add(manifest.manifest_path)
                 yield from _files_in(table, manifest)
+
+
+def _is_before(table: Table, base: Snapshot, ours: PublishedSnapshot) -> bool:
+    published = table.metadata.snapshot_by_id(int(ours.snapshot_id))
+    return base.snapshot_id != int(ours.snapshot_id) and any(
+        one.snapshot_id == base.snapshot_id for one in ancestors_of(published, table.metadata)
+    )
 
 
 def _files_in(table: Table, manifest: ManifestFile) -> Iterator[str]:

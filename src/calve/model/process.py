@@ -158,6 +158,7 @@ class NewTask:
     rows: int = 0  # rows, files and bytes are the adopted receipt's
     files: int = 0
     bytes: int = 0
+    attempts_before: int = 0  # under another plan, which the store forgot: their numbers never come again
 
 
 @dataclass(frozen=True, kw_only=True)

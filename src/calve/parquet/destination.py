@@ -147,6 +147,9 @@ class ParquetDestination(Destination):
     ) -> PublishedSnapshot | AlreadyExported:
         return publish.publish(self._folder, process_id, plan, receipts, noted, note)
 
+    def find_publish(self, process_id: str, plan: ExportPlan) -> PublishedSnapshot | None:
+        return publish.find(self._folder, process_id, plan)
+
     def fence(self, process_id: str, plan: ExportPlan, noted: str) -> PublishFenced | PublishedSnapshot:
         return publish.fence(self._folder, process_id, plan, noted)
 

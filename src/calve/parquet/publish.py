@@ -49,6 +49,13 @@ def publish(
     return _look_again(folder, process_id, plan, commit)
 
 
+def find(folder: Folder, process_id: str, plan: ExportPlan) -> PublishedSnapshot | None:
+    """The process's own commit, if it has put one."""
+    found = folder.generations(only_key(plan).hash)
+    own = (one for one in found if one.process == process_id and not one.tombstone)
+    return next((_snapshot_of(one, shown(found[: one.generation])) for one in own), None)
+
+
 def _settled(
     folder: Folder, process_id: str, plan: ExportPlan, found: Sequence[KeyCommit]
 ) -> PublishedSnapshot | AlreadyExported | None:
@@ -101,6 +108,10 @@ def _published(folder: Folder, commit: KeyCommit, found: Sequence[KeyCommit]) ->
     replaced = shown(found[: commit.generation])
     if replaced is not None and shown(found) is commit:
         _remove_replaced(folder, commit, found)
+    return _snapshot_of(commit, replaced)
+
+
+def _snapshot_of(commit: KeyCommit, replaced: KeyCommit | None) -> PublishedSnapshot:
     return PublishedSnapshot(
         process_id=commit.process,
         snapshot_id=commit.id,

@@ -3,6 +3,7 @@ again, and the time that was spent in between. The same for all kinds whose task
 
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -66,6 +67,17 @@ def left(storage: Storage, uri: str, parse: Callable[[str], R]) -> R | None:
     """The receipt that this attempt has left already, if it has."""
     text = stored(storage, uri)
     return None if text is None else parse(text)
+
+
+_NUMBERS = re.compile(r"\d+-(\d+)(?:/|\.json$)")
+
+
+def made_before(storage: Storage, *folders: str) -> int:
+    """The highest number of an attempt that has left something in these folders, which are the process's own. Before
+    its plan is written there is none, unless the store was put back from a copy that knows of no plan (D1): what was
+    written under another plan must not be taken for this one's, nor be overwritten (D4)."""
+    listed = [uri.removeprefix(folder) for folder in folders for uri in storage.list(folder)]
+    return max((int(found[1]) for name in listed if (found := _NUMBERS.search(name))), default=0)
 
 
 def leave(storage: Storage, uri: str, receipt: R, parse: Callable[[str], R]) -> R:

@@ -7,9 +7,12 @@ from unittest.mock import patch
 from calve.archive import backups
 from calve.archive.backups import Needed
 from calve.backup import deletion, publish
+from calve.backup import kind as backing_up
 from calve.backup import task as storing
+from calve.clickhouse.pins import shadow
 from calve.restore import attach as attaching
 from calve.restore import receiver
+from calve.tasks import attempts
 from support.simulator.bugs import bug
 
 
@@ -66,6 +69,21 @@ def lost_attempts_stay() -> Iterator[None]:
 @bug("giving a backup up takes what others have of it, its own retry too", "archives")
 def undo_takes_shared() -> Iterator[None]:
     with patch.object(publish, "backups", _NothingNeeded()):
+        yield
+
+
+@bug("what another plan of the process has left is taken for this one's (D1)", "copies")
+def forgotten_plans() -> Iterator[None]:
+    with (
+        patch.object(attempts, "made_before", lambda *_: 0),
+        patch.object(backing_up, "made_before", lambda *_: 0),
+    ):
+        yield
+
+
+@bug("a pin whose name is held already is taken once more (D5)", "copies")
+def held_pins() -> Iterator[None]:
+    with patch.object(shadow, "exists", lambda *_: False):
         yield
 
 

@@ -10,8 +10,9 @@ from calve.model.process import Process, ProcessId
 from calve.model.states import PIN_HELD, PROCESS_TERMINAL, ProcessState
 from support.simulator.catalog import Landed, rows_of
 from support.simulator.check_archives import check_archives
-from support.simulator.check_folder import check_folder, listed_files, pinned_rows
+from support.simulator.check_folder import check_folder, listed_files
 from support.simulator.clickhouse import row_id
+from support.simulator.copies import every_row, is_forgotten, pinned_then
 from support.simulator.world import World
 
 _ENDS = {state.lower(): state for state in PROCESS_TERMINAL} | {"nothing_to_do": ProcessState.COMPLETED}
@@ -53,8 +54,9 @@ def _exports(world: World) -> Iterator[str]:
     for one in _all_landed(world):
         if one.process_id and (one.added or one.removed):
             landed.setdefault(one.process_id, []).append(one)
-    rows = {row.id: row for row in world.processes() if row.kind == "export"}
-    optimizes = {row.id for row in world.processes() if row.kind == "optimize"}
+    everyone = every_row(world)
+    rows = {row.id: row for row in everyone.values() if row.kind == "export"}
+    optimizes = {row.id for row in everyone.values() if row.kind == "optimize"}
     for process_id in sorted(landed.keys() & optimizes):
         for one in landed[process_id]:
             yield from _rewritten(world, one)
@@ -72,14 +74,15 @@ def _export(world: World, row: Process, landed: list[Landed]) -> Iterator[str]:
         yield f"process {row.id} is COMPLETED with {row.files} files, and was never published"
     if landed and not said:
         outcome = row.error.outcome if row.error else ""
-        if outcome != "applied" and not any(one.uuid in _dropped(world) for one in landed):
+        forgotten = all(is_forgotten(world, row.id, one.at) for one in landed)
+        if outcome != "applied" and not forgotten and not any(one.uuid in _dropped(world) for one in landed):
             yield f"process {row.id} is {row.state} ({outcome}) with {row.files} files, and was published"
     for one in landed:
         if str(one.snapshot_id) != row.snapshot_id and said:
             yield f"process {row.id} says snapshot {row.snapshot_id}, and published {one.snapshot_id}"
         yield from _removed(world, row, one)
         found = Counter(text for uri in one.added for text in _rows(world, uri))
-        wanted = Counter(pinned_rows(world, row))
+        wanted = pinned_then(world, row, one.at)
         if found != wanted:
             missing, more = sorted(wanted - found), sorted(found - wanted)
             yield f"process {row.id} published other rows than it pinned: missing {missing[:3]}, more {more[:3]}"
@@ -102,9 +105,10 @@ def _rewritten(world: World, landed: Landed) -> Iterator[str]:
 
 def _removed(world: World, row: Process, landed: Landed) -> Iterator[str]:
     """Only a forced export takes anything out: what earlier exports of the same table put in."""
-    rewrites = {one.id for one in world.processes() if one.kind == "optimize"}
+    rows = every_row(world)
+    rewrites = {one.id for one in rows.values() if one.kind == "optimize"}
     writers = {uri: one.process_id for one in _all_landed(world) for uri in one.added}
-    sources = {one.id: one.source for one in world.processes()}
+    sources = {one.id: one.source for one in rows.values()}
     forced = ExportRequest.from_json(row.request).force
     for uri in sorted(landed.removed):
         if forced and writers.get(uri) in rewrites:
@@ -139,11 +143,17 @@ def _all_landed(world: World) -> list[Landed]:
 def _left(world: World) -> Iterator[str]:
     for pin in world.source.frozen:
         taker = world.source.late.get(pin)
-        if taker is None or taker.alive:  # otherwise `calve doctor` names it: see docs/simulator.md
+        told = world.forgotten is not None and pin in world.forgotten.pins
+        if not told and (
+            taker is None or taker.alive
+        ):  # otherwise `calve doctor` names it: see docs/simulator.md
             yield f"pin {pin} is still held"
     for kept in world.store.pins(states=PIN_HELD):
         yield f"pin {kept.name} is {kept.state} in the store"
     known = {uri for one in _all_landed(world) for uri in one.added} | listed_files(world)
     for uri in sorted(world.objects.held if not _dropped(world) else ()):  # nothing proves its files unused
-        if DataFileName.parse(uri) and uri not in known:
+        name = DataFileName.parse(uri)
+        if name is None or uri in known:
+            continue
+        if not is_forgotten(world, name.process_id, world.objects.made_at[uri]):
             yield f"{uri} is left, and nothing ever referred to it"

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from calve.model.process import Process
+from calve.model.process import Process, ProcessId
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 from support.simulator.archives import URL
+from support.simulator.copies import every_row, is_forgotten, pinned_then
 
 if TYPE_CHECKING:
     from support.simulator.world import World
@@ -61,21 +62,27 @@ def _rows(world: "World", place: str) -> list[str]:
     return list(json.loads(held[uri])) if uri in held else [f"lost with {uri}"]
 
 
-def _pinned(world: "World", process_id: str) -> Counter[str]:
-    """What the pins of the attempt that wrote the plan held."""
-    pins = [pin for pin in world.store.pins() if pin.process_id == process_id]
-    planned = {pin.name for pin in pins if json.loads(pin.detail or "{}").get("table")}
-    return Counter(row for pin in planned for part in world.source.held.get(pin, ()) for row in part.rows)
+def _pinned(world: "World", process_id: str, key: str) -> Counter[str]:
+    """What that backup of the process was made of."""
+    row = every_row(world).get(ProcessId(process_id))
+    return pinned_then(world, row, world.objects.made_at[f"{URL}/backups/{key}.json"]) if row else Counter()
+
+
+def _process(document: dict[str, Any]) -> str:
+    return str(document.get("manifest", {}).get("process_id", ""))
 
 
 def _backups(world: "World", manifests: dict[str, dict[str, Any]]) -> Iterator[str]:
-    rows = {row.id: row for row in world.processes() if row.kind == "backup"}
+    rows = {row.id: row for row in every_row(world).values() if row.kind == "backup"}
     for key, manifest in manifests.items():
         row = rows.get(manifest["process_id"])
-        if row is None or row.state is not ProcessState.COMPLETED:
+        forgotten = is_forgotten(
+            world, manifest["process_id"], world.objects.made_at[f"{URL}/backups/{key}.json"]
+        )
+        if row is None or (row.state is not ProcessState.COMPLETED and not forgotten):
             yield f"backup {key} stands, and its process is {row.state if row else 'unknown'}"
         found = Counter(text for place in places(manifest) for text in _rows(world, place))
-        wanted = _pinned(world, manifest["process_id"])
+        wanted = _pinned(world, manifest["process_id"], key)
         if found != wanted:
             missing, more = sorted(wanted - found)[:3], sorted(found - wanted)[:3]
             yield f"backup {key} has other rows than it pinned: missing {missing}, more {more}"
@@ -85,9 +92,7 @@ def _backups(world: "World", manifests: dict[str, dict[str, Any]]) -> Iterator[s
 
 
 def _was_published(world: "World", row: Process) -> bool:
-    return any(
-        one.get("manifest", {}).get("process_id") == row.id for one in world.objects.manifests.values()
-    )
+    return any(_process(one) == row.id for one in world.objects.manifests.values())
 
 
 def _restores(world: "World") -> Iterator[str]:
@@ -114,9 +119,14 @@ def _restores(world: "World") -> Iterator[str]:
         if len(rows) == 1 and completed and shown != (wanted := _of_backup(world, rows[0], name)):
             missing, more = sorted(wanted - shown)[:3], sorted(shown - wanted)[:3]
             yield f"restore {rows[0].id} made other rows: missing {missing}, more {more}"
+    lost = every_row(world).keys() - {row.id for row in world.processes()}  # known to no store any more
     for folder in (world.source.statements.disk / "calve_restore").glob("*/*"):
+        if folder.parent.name in lost:
+            continue
         yield f"{folder.relative_to(world.source.statements.disk)} is left on the disk"
     for gathering in [one for one in world.source.tables if one[0] == "calve_restore"]:
+        if any(one in gathering[1] for one in lost):
+            continue
         yield f"table {'.'.join(gathering)} is left"
 
 
@@ -128,7 +138,7 @@ def _of_backup(world: "World", row: Process, name: tuple[str, str]) -> Counter[s
         for item in request["items"]
         if (item["to_database"], item["to_name"]) == name
     ]
-    pinned = _pinned(world, request["backup_process"])
+    pinned = _pinned(world, request["backup_process"], f"{request['backup']}@{request['number']}")
     return Counter({text: count for text, count in pinned.items() if text.startswith(origin)})
 
 
@@ -139,6 +149,8 @@ def _left(world: "World", manifests: dict[str, dict[str, Any]]) -> Iterator[str]
         if not uri.startswith(f"{URL}/parts/"):
             continue
         place = "/".join(uri.removeprefix(f"{URL}/parts/").split("/")[:3]).removesuffix(".json")
-        if place not in needed and place.split("/")[0] in ended:
+        process_id = place.split("/")[0]
+        forgotten = is_forgotten(world, process_id, world.objects.made_at[uri])
+        if place not in needed and process_id in ended and not forgotten:
             yield f"{uri} is left, and no backup needs it"
             return

@@ -6,27 +6,17 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from calve.destination.plan import ExportPlan
+from calve.destination.names import CommitName
 from calve.model.process import Process
 from calve.model.states import ProcessState
 from support.simulator.clickhouse import row_id
+from support.simulator.copies import every_row, is_forgotten, pinned_then
 from support.simulator.deeds import FOLDER
 
 if TYPE_CHECKING:
     from support.simulator.world import World
 
 _COMMIT = re.compile(rf"{FOLDER}/_calve/commits/.+\.json")
-
-
-def pinned_rows(world: "World", row: Process) -> Iterator[str]:
-    plan = world.store.plan(row.id)
-    if plan is None:
-        return
-    for part in ExportPlan.from_json(plan).parts:
-        pin, _, name = part.path.partition("/")
-        for held in world.source.held.get(pin, []):
-            if held.facts.name == name:
-                yield from held.rows
 
 
 def commits(world: "World") -> list[dict[str, Any]]:
@@ -56,9 +46,9 @@ def check_folder(world: "World") -> Iterator[str]:
     for one in commits(world):
         if not one["tombstone"]:
             by_process.setdefault(one["process"], []).append(one)
-    rows = {row.id: row for row in world.processes() if row.kind == "export"}
-    for row in rows.values():
-        yield from _export(world, row, by_process.get(row.id, []))
+    for row in every_row(world).values():
+        if row.kind == "export":
+            yield from _export(world, row, by_process.get(row.id, []))
     everything = Counter(row_id(text) for one in shown(world) for text in _rows(world, one))
     if twice := sorted(text for text, count in everything.items() if count > 1):
         yield f"the folder shows {len(twice)} rows twice, {twice[0]} among them"
@@ -70,15 +60,21 @@ def _export(world: "World", row: Process, published: list[dict[str, Any]]) -> It
     said = row.state is ProcessState.COMPLETED and row.files > 0
     if said and not published:
         yield f"process {row.id} is COMPLETED with {row.files} files, and was never published"
-    if published and not said and (row.error is None or row.error.outcome != "applied"):
+    applied = row.error is not None and row.error.outcome == "applied"
+    if not (said or applied) and not all(is_forgotten(world, row.id, _at(world, one)) for one in published):
         yield f"process {row.id} is {row.state}, and was published"
     for one in published:
         if one not in shown(world):
             continue  # replaced since, and its files deleted
-        found, wanted = Counter(_rows(world, one)), Counter(pinned_rows(world, row))
+        found, wanted = Counter(_rows(world, one)), pinned_then(world, row, _at(world, one))
         if found != wanted:
             missing, more = sorted(wanted - found)[:3], sorted(found - wanted)[:3]
             yield f"process {row.id} published other rows than it pinned: missing {missing}, more {more}"
+
+
+def _at(world: "World", commit: dict[str, Any]) -> float:
+    name = CommitName(key=commit["key"], generation=commit["generation"])
+    return world.objects.made_at[f"{FOLDER}/_calve/commits/{name}"]
 
 
 def _rows(world: "World", commit: dict[str, Any]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from calve.clickhouse.source import Disk, LiveSource, Session
 from calve.clickhouse.sql import create_table
 from calve.clickhouse.tables import Column, Mutation, TableInfo
 from calve.destination.plan import PartPlan, Relation
-from calve.model.errors import UnavailableError
+from calve.model.errors import TemporaryError, UnavailableError
 from support.simulator.schedule import Program
 from support.simulator.statements import Statements, write_part
 from support.simulator.weather import Weather
@@ -222,9 +222,10 @@ class ModelledSource:
         table = found.info(self.name)
 
         def freeze() -> None:
+            if name in self.frozen:
+                raise TemporaryError(f"the pin {name} exists already", code="pin_taken")
             now = [part for part in found.parts.values() if part.facts.partition_id in request.partitions]
-            self.frozen.setdefault(name, []).extend(now)
-            self.held.setdefault(name, []).extend(now)
+            self._hold(name, now)
             if name in self._released and (taker := self._weather.schedule.last) is not None:
                 self.late[name] = taker
 
@@ -369,11 +370,16 @@ class ModelledSource:
 
     def _freeze(self, pin: str, table: ModelledTable, partition: str) -> None:
         parts = table.of(partition)
-        self.frozen.setdefault(pin, []).extend(parts)
-        self.held.setdefault(pin, []).extend(parts)
+        self._hold(pin, parts)
         self.statements.freeze(pin, table, parts)
         if pin in self._released and (taker := self._weather.schedule.last) is not None:
             self.late[pin] = taker
+
+    def _hold(self, pin: str, parts: list[Part]) -> None:
+        if pin not in self.frozen:
+            self.held[pin] = []  # taken anew, by a store that does not know of the first time
+        self.frozen.setdefault(pin, []).extend(parts)
+        self.held[pin].extend(parts)
 
     def _table(self, database: str, name: str) -> ModelledTable:
         found = self._call("read", lambda: self.tables.get((database, name)))

@@ -57,6 +57,7 @@ class ModelledRunner:
     cluster: ModelledCluster
     slots: int = 4
     cancelled: set[str] = field(default_factory=set)
+    executors: list[Program] = field(default_factory=list)
 
     def run(self, group: str, orders: Sequence[TaskOrder], on_result: Callable[[TaskResult], None]) -> None:
         schedule = self.cluster.schedule
@@ -70,6 +71,7 @@ class ModelledRunner:
 
         for order in orders:
             executor = Program(f"executor of {order.number}-{order.attempt}")
+            self.executors.append(executor)
             after = schedule.random(f"start/{group}/{order.number}").uniform(0.05, 1.5)
             schedule.spawn(executor, "task", lambda order=order: attempt(order), after)  # type: ignore[misc]
         schedule.wait(lambda: not left or group in self.cancelled, 3_000.0, step=0.25)

@@ -115,6 +115,11 @@ class AllStores:
             self.processes()
         return self._of[process_id]
 
+    def changed(self, store: SqlStore) -> None:
+        """What was read of it is not true any more."""
+        database: Any = store.database
+        database.writes[0] += 1
+
     def plan(self, process_id: ProcessId) -> str | None:
         return self.of(process_id).plan(process_id)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from support.simulator import bugs_archives, bugs_upkeep
 from support.simulator.bugs import BUGS, planted
+from support.simulator.copies import COPIES, is_copied
 from support.simulator.run import run
 from support.simulator.shrink import symptom
 from support.simulator.storm import storm_of_seed
@@ -33,14 +34,21 @@ class Found:
 
 def find(bug: str, most: int) -> Found | None:
     for seed in range(most):
-        storm = storm_of_seed(seed).name
-        if storm != BUGS[bug].storm and (BUGS[bug].storm or storm in OTHER_KINDS):
-            continue  # nothing in it can meet this mistake
+        if not _may_meet(BUGS[bug].storm, seed):
+            continue
         with planted(bug):
             verdict = run(Case(seed=seed))
         if not verdict.ok and run(Case(seed=seed)).ok:
             return Found(bug=bug, seeds=seed + 1, broken=symptom(verdict))
     return None
+
+
+def _may_meet(storm: str, seed: int) -> bool:
+    """Whether something in that history can meet a mistake of such a storm."""
+    found = storm_of_seed(seed).name
+    if storm == COPIES:
+        return is_copied(seed, found)
+    return found == storm if storm else found not in OTHER_KINDS
 
 
 def told() -> Iterator[Found]:

@@ -35,6 +35,7 @@ from support.simulator.chance import seeded
 from support.simulator.check_archives import refuse_needed
 from support.simulator.check_folder import refuse_listed
 from support.simulator.clickhouse import ModelledSource, ModelledTable
+from support.simulator.copies import Forgotten, Operator
 from support.simulator.exports import ExportTask, ReachedPorts
 from support.simulator.objects import ModelledObjects
 from support.simulator.people import Action, Script
@@ -134,6 +135,8 @@ class World:
         self.problems: list[str] = []
         self.ended: dict[ProcessId, ProcessState] = {}
         self.hands: list[Hand] = []
+        self.forgotten: Forgotten | None = None  # where a store is put back from a copy
+        self.runners: list[tuple[int, ModelledRunner]] = []  # of all workers, by the number of their store
         self.started = 0
         self.acting = 0  # people whose action has not ended
         self.objects.before_delete.append(self._refuse_referenced)
@@ -175,6 +178,7 @@ class World:
         for number in range(max(self.storm.workers, len(self.store.stores))):
             self._start_worker(number % len(self.store.stores), after=3.0 * number)
         self.schedule.spawn(world, "supervise", self._supervise)
+        Operator(self).begin()
         if self.storm.outages:
             self.schedule.spawn(world, "outages", self._outages)
         last = max((one.at for one in self.script.to_do()), default=0.0)
@@ -278,10 +282,12 @@ class World:
             hand.jobs += 1
             self.schedule.spawn(program, "job", job)
 
+        runner = ModelledRunner(self.cluster)
+        self.runners.append((store, runner))
         loop = WorkerLoop(
             store=reached(self.store.stores[store], self.weather),
             kinds=self.kinds(self.store.stores[store]),
-            runner=ModelledRunner(self.cluster),
+            runner=runner,
             limits=self.limits,
             reach=REACH,
             worker_id=WorkerId(program.name),
@@ -292,6 +298,20 @@ class World:
         hand = Hand(program, loop, store, self.store.stores[store])
         self.hands.append(hand)
         self.schedule.spawn(program, "loop", lambda: self._work(hand), after)
+
+    def stop_workers(self, store: int) -> None:
+        """Those of one store, and what they run on the cluster. Who starts them anew is the supervisor."""
+        for hand in self.hands:
+            if hand.number == store:
+                self.schedule.kill(hand.program)
+        for number, runner in self.runners:
+            for executor in runner.executors if number == store else ():
+                executor.alive = False
+
+    def forget(self, store: SqlStore) -> None:
+        """What it knows now is not known any more; what it says has ended may go on."""
+        self.forgotten = Forgotten.of(self, store)
+        self.ended = {row: state for row, state in self.ended.items() if row not in self.forgotten.rows}
 
     def _work(self, hand: Hand) -> None:
         """As `WorkerLoop.run`, without its threads: a tick, then a rest until something happened."""

@@ -31,7 +31,7 @@ from calve.clickhouse.source import Disk, Session
 from calve.clickhouse.sql.tokens import string
 from calve.clickhouse.tables import Mutation, TableInfo, patch_parts, system_columns
 from calve.destination.plan import PartPlan
-from calve.model.errors import CalveError, PermanentError, RefusedError, TemporaryError
+from calve.model.errors import CalveError, RefusedError, TemporaryError
 
 _POLL_SECONDS = 0.2
 _ONLY_DISK = "default"  # of a server that is too old to have several
@@ -108,10 +108,10 @@ def freeze(
     roots = [disk.path for disk in disks]
     _refuse_unseen_disks(session, table, disks)
     if shadow.exists(roots, name):
-        raise PermanentError(
+        raise TemporaryError(
             f"the pin {name} exists already: taken again it would hold two generations of parts",
             code="pin_taken",
-            hint="release it; the next attempt has a name of its own",
+            hint="it is released, and the next attempt has a name of its own",
         )
     refuse_unfinished(session, table, partition_ids, wait=wait, ignore=ignore)
     for root in roots:

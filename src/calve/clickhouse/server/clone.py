@@ -15,7 +15,7 @@ from calve.clickhouse.server.session import ServerSession
 from calve.clickhouse.sql import tokens
 from calve.clickhouse.sql.tokens import TableName
 from calve.clickhouse.tables import TableInfo
-from calve.model.errors import CalveError, NotFoundError, PermanentError
+from calve.model.errors import CalveError, NotFoundError, TemporaryError
 
 DATABASE = "calve_pins"
 _EXISTS = 57
@@ -42,10 +42,10 @@ def clone(session: ServerSession, table: TableInfo, partition_ids: Sequence[str]
         session.execute(still.create(table, pin, engine, known), what=what, query_id=name)
     except CalveError as error:
         if number_of(error) == _EXISTS:
-            raise PermanentError(
+            raise TemporaryError(
                 f"the pin {name} exists already: its clone was taken by an earlier try",
                 code="pin_taken",
-                hint="release it; the next attempt has a name of its own",
+                hint="it is released, and the next attempt has a name of its own",
             ) from None
         raise
     still.strip_column_ttls(session, pin, name)

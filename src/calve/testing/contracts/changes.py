@@ -268,6 +268,15 @@ class ChangesContract(Contract):
         (adopted,) = store.tasks(row.id, frozenset({TaskState.DONE}))
         assert (adopted.number, adopted.receipt) == (1, "r")
 
+    def test_D1_attempts_of_a_forgotten_plan_use_no_budget_and_their_numbers_do_not_come_again(
+        self, store: Store
+    ) -> None:
+        row = claimed(store)
+        new = NewTask(number=1, spec="{}", attempts_before=3)
+        row = store.apply(lease_of(row), Change(WritePlan("{}"), new))
+        [task] = store.ready_tasks(row.id, 5)
+        assert (task.state, task.attempt, task.free_attempts) == (TaskState.PENDING, 3, 3)
+
     def test_a_task_number_is_given_once(self, store: Store) -> None:
         row = running(store, tasks=2)
         with pytest.raises(ConflictError):

@@ -426,6 +426,23 @@ class DestinationContract:
         assert destination.files_of(work.process_id, work.plan) == before
         assert stage.visible() == list(ROWS)
 
+    def test_D1_a_process_finds_what_it_has_published(self, destination: Destination, work: Work) -> None:
+        assert destination.find_publish(work.process_id, work.plan) is None
+        published = publish(destination, work)
+        assert destination.find_publish(work.process_id, work.plan) == published
+        assert destination.find_publish(work.of_another().process_id, work.plan) is None
+
+    def test_D1_what_was_published_before_the_plan_stays(
+        self, stage: DestinationStage, destination: Destination, work: Work
+    ) -> None:
+        """A store that was put back from a copy knew of no plan: the process was planned once more."""
+        published = publish(destination, work)
+        assert isinstance(published, PublishedSnapshot)
+        now = replace(work.plan.destination, base_snapshot_id=published.snapshot_id)
+        before = destination.files_of(work.process_id, work.plan)
+        assert stage.open().remove_lost(work.process_id, replace(work.plan, destination=now), ()) == ()
+        assert destination.files_of(work.process_id, work.plan) == before
+
     def test_T13_nothing_is_removed_while_the_publish_is_not_seen(
         self, stage: DestinationStage, destination: Destination, work: Work
     ) -> None:
