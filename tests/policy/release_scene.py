@@ -253,6 +253,9 @@ class FakeHot:
     def is_gone(self, attempt: QuarantineAttempt, process_id: str) -> bool:
         return not self._found(attempt) and self._doomed(attempt, process_id) not in self.world.places
 
+    def misfits(self, attempt: QuarantineAttempt) -> tuple[str, ...]:
+        return ()
+
     def placements(self, attempt: QuarantineAttempt) -> list[QuarantinePlace]:
         found = self._found(attempt)
         return [

@@ -131,6 +131,10 @@ class Quarantine(Protocol):
     def put_back(self, attempt: QuarantineAttempt, query_id: str) -> None:
         """Move the rows of a closed attempt back into the table. Rows that came late stay."""
 
+    def misfits(self, attempt: QuarantineAttempt) -> tuple[str, ...]:
+        """Columns that the table has lost or changed since: nothing comes back before it has them again. What it got since
+        is no obstacle."""
+
     def placement(self, attempt: QuarantineAttempt) -> QuarantinePlace:
         """By looking, never by memory."""
 
@@ -197,8 +201,27 @@ class MovingQuarantine:
                 f"quarantine {attempt.number} of {attempt.table} is not closed", code="not_closed"
             )
         self._rename(attempt, closed_table(attempt), back)
+        self._follow_columns(attempt, back)
         # If we die here, the parts are at either place: `placement` says where.
         self._move(back, attempt.table.full_name, attempt, query_id)
+
+    def misfits(self, attempt: QuarantineAttempt) -> tuple[str, ...]:
+        now, found = _stored(attempt.table), []
+        for place in self._found(attempt):
+            held = _stored(self._session.describe(DATABASE, place["name"]))
+            found += [f"{name(one)} {type}" for one, type in held.items() if now.get(one) != type]
+        return tuple(found)
+
+    def _follow_columns(self, attempt: QuarantineAttempt, place: TableName) -> None:
+        """MOVE wants the same columns at both places. A column that the table got since changes no part."""
+        held = _stored(self._session.describe(DATABASE, place.table))
+        for one, type in _stored(attempt.table).items():
+            if one not in held:
+                # If we die here, the quarantine has some of them: the next try adds the others.
+                self._session.execute(
+                    f"ALTER TABLE {place.sql} ADD COLUMN IF NOT EXISTS {name(one)} {type}",
+                    what=f"quarantine {attempt.number} of {attempt.table}",
+                )
 
     def placement(self, attempt: QuarantineAttempt) -> QuarantinePlace:
         found = [row["name"] for row in self._found(attempt)]
@@ -322,6 +345,11 @@ class MovingQuarantine:
         digest = hashlib.sha256(found[0]["path"].encode()).hexdigest()[:32]
         own = [string(f"/calve/released/{digest}/{attempt.number}"), string(found[0]["replica"])]
         return f"{clause.name}({', '.join([*own, *arguments])})"
+
+
+def _stored(table: TableInfo) -> dict[str, str]:
+    """Types of the columns that parts have, by name."""
+    return {one.name: one.type for one in table.columns if one.default_kind not in ("ALIAS", "EPHEMERAL")}
 
 
 def twins(hashes: Iterable[str]) -> frozenset[str]:

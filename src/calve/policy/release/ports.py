@@ -61,6 +61,9 @@ class HotSide(Protocol):
     def is_gone(self, attempt: QuarantineAttempt, process_id: str) -> bool:
         """Whether it is deleted at every server."""
 
+    def misfits(self, attempt: QuarantineAttempt) -> tuple[str, ...]:
+        """Columns without which the rows cannot come back."""
+
     def placements(self, attempt: QuarantineAttempt) -> list[QuarantinePlace]: ...  # one a server
 
     def held(self, attempt: QuarantineAttempt) -> RowSums:

@@ -139,6 +139,13 @@ class TableSide:
         with self._first() as session:
             MovingQuarantine(session).thin(attempt, query_id)
 
+    def misfits(self, attempt: QuarantineAttempt) -> tuple[str, ...]:
+        found: list[str] = []
+        for visit in self.source.visits():
+            with visit as session:
+                found += MovingQuarantine(session).misfits(attempt)
+        return tuple(dict.fromkeys(found))
+
     def placements(self, attempt: QuarantineAttempt) -> list[QuarantinePlace]:
         found = []
         for visit in self.source.visits():

@@ -16,7 +16,7 @@ from calve.model.tier import Release
 from calve.policy.release.plan import BACK, ReleaseJournal, ReleasePlan, ReleaseRequest
 from calve.policy.release.ports import ReleasePorts
 from calve.policy.release.row import found_release, result_of
-from calve.policy.release.way_back import MutatedSinceError, WayBack, refuse_later_mutations
+from calve.policy.release.way_back import MutatedSinceError, WayBack, misfit, refuse_later_mutations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +98,15 @@ class ReturnKind(Kind):
             )
         hot, journal = self._ports.hot(plan), ReleaseJournal.from_json(release.parts)
         seen = hot.look()
-        placements = hot.placements(journal.attempt(seen.table, release))
+        attempt = journal.attempt(seen.table, release)
+        placements = hot.placements(attempt)
         if release.state is ReleaseState.QUARANTINED and {one.where for one in placements} != {
             Where.QUARANTINE
         }:
             raise RefusedError(
                 f"the rows of {where} are no longer in {release.place}", code="released_rows_missing"
             )
+        misfit(hot, attempt, RefusedError)
         if request.insist:
             return
         if late := sum(part.rows for one in placements for part in one.late):

@@ -40,6 +40,17 @@ def refuse_later_mutations(plan: ReleasePlan, release: Release, seen: SeenPartit
         )
 
 
+def misfit(hot: HotSide, attempt: QuarantineAttempt, error: type[TemporaryError | RefusedError]) -> None:
+    """Raises where the table has lost or changed columns since: ClickHouse moves parts between tables of the same columns."""
+    if columns := hot.misfits(attempt):
+        raise error(
+            f"partition {attempt.partition} of {attempt.table} cannot come back: since it left, its table has lost or changed"
+            f" {', '.join(columns)}",
+            code="structure_changed",
+            hint=f"ALTER TABLE {attempt.table.sql} ADD COLUMN {columns[0]}, or change it back; once the rows are back, it may go",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class WayBack:
     """Of one release, walked by `process`: its own, or one that undoes it."""
@@ -131,6 +142,7 @@ class WayBack:
     ) -> list[QuarantinePlace]:
         if not self.insist:
             self._refuse_mutations(hot, places)
+        misfit(hot, attempt, TemporaryError)
         if journal.back_top < 0:
             # If we die here, nothing has come back, and the next try asks about parts that came since for nothing.
             self._journal(ReleaseState.RETURNING, parts=replace(journal, back_top=hot.look().top).to_json())

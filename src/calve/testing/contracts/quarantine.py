@@ -53,6 +53,11 @@ class Trial:
     def insert(self, id: int) -> None:
         self.session.execute(f"INSERT INTO {self.table.sql} (id, day) VALUES ({id}, '2024-01-20')")
 
+    def described(self) -> "Trial":
+        """With the table as it is now."""
+        table = self.session.describe(self.table.database, self.table.name)
+        return replace(self, attempt=replace(self.attempt, table=table))
+
     def take_out(self) -> None:
         self.quarantine.prepare(self.attempt)
         self.quarantine.take_out(self.attempt, "calve-contract-out")
@@ -109,6 +114,21 @@ class QuarantineContract:
             assert (one.where, one.ids()) == (Where.QUARANTINE, FEBRUARY)
             one.put_back()
             assert (one.where, one.ids(), one.hashes()) == (Where.TABLE, JANUARY + FEBRUARY, before)
+
+    def test_rows_come_back_to_a_table_that_got_columns_since(self, source: LiveSource, way: Way) -> None:
+        with trial(source, way, "word Enum8('' = 0, 'a' = 1)") as one:
+            one.take_out()
+            alter = f"ALTER TABLE {one.table.sql}"
+            one.session.execute(
+                f"{alter} ADD COLUMN `it's` Nullable(Int32) FIRST, ADD COLUMN twice UInt64 ALIAS id"
+            )
+            changed = one.described()
+            assert changed.quarantine.misfits(changed.attempt) == ()
+            changed.put_back()
+            assert (changed.where, changed.ids()) == (Where.TABLE, JANUARY + FEBRUARY)
+            one.session.execute(f"{alter} MODIFY COLUMN word Enum8('' = 0, 'a' = 1, 'b' = 2)")
+            changed = one.described()
+            assert changed.quarantine.misfits(changed.attempt) == ("`word` Enum8('' = 0, 'a' = 1)",)
 
     def test_every_call_may_be_repeated(self, source: LiveSource, way: Way) -> None:
         with trial(source, way) as one:
