@@ -115,6 +115,15 @@ def _scratch(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.name == "checksums.txt"]
 
 
+def test_a_drill_asks_the_backup_alone_whatever_became_of_the_source(
+    kept: BackupPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are those of the manifest, the values those of the checksums that were backed up with them."""
+    monkeypatch.setattr(kept, "open_source", None)  # whoever visits it fails
+    done = _drill(kept, "b")
+    assert (done.state, done.rows) == (ProcessState.COMPLETED, kept.manifest("b").rows), done.error
+
+
 def test_a_sample_stays_within_its_quota_and_one_that_fits_nothing_says_so(kept: BackupPlace) -> None:
     manifest = kept.manifest("b")
     sizes = sorted(part.bytes for table in manifest.tables for part in table.parts)

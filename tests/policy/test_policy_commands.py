@@ -10,6 +10,7 @@ from calve.app.config.template import render
 from calve.cli.main import run
 from calve.clickhouse.embedded.source import EmbeddedSource
 from calve.model.errors import UsageError
+from calve.policy.partition import PartitionRequest
 
 POLICY = """
 [policy.events]
@@ -56,6 +57,29 @@ def test_a_policy_is_run_listed_shown_explained_paused_and_resumed(
     assert _calve(folder, capfd, "policy", "run", "events")[0] == 4
     code, out, _ = _calve(folder, capfd, "policy", "resume", "events")
     assert (code, out.strip()) == (0, "policy events is resumed")
+
+
+def test_a_table_whose_name_needs_backquotes_is_explained_and_held_by_the_name_that_a_release_goes_by(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with EmbeddedSource("main", folder / "clickhouse").visit() as session:
+        session.execute("CREATE TABLE db.`my-events` AS db.events")
+        session.execute("INSERT INTO db.`my-events` VALUES (1, '2099-01-10')")
+    with (folder / "calve.toml").open("a") as file:
+        file.write(POLICY.replace("events", "my-events"))
+    assert _calve(folder, capfd, "policy", "run", "my-events")[0] == 0
+    code, out, _ = _calve(folder, capfd, "policy", "explain", "db.`my-events`", "209901")
+    assert (code, "209901 of main:db.my-events is HOT" in out) == (0, True)
+    code, out, _ = _calve(
+        folder, capfd, "hold", "add", "db.`my-events`", "209912", "--force", "--reason", "x", "--json"
+    )
+    assert code == 0
+    asked = PartitionRequest(
+        source="main", database="db", table="my-events", partition="209912", destination="lake.ns.my-events",
+        catalog="lake", identifier=("ns", "my-events"),
+    )  # fmt: skip
+    assert json.loads(out)["name"] == asked.source_table
+    assert asked.process("release", needs=(), locks=(), deadline_seconds=1).source == asked.source_table
 
 
 def test_a_release_is_approved_once_it_was_shown(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

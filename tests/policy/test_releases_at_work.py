@@ -150,7 +150,9 @@ def test_a_view_turns_with_what_leaves_and_with_what_comes_back(kept: Place, nam
         assert len(read_marks(kept.table(f"lake.{name}.events").metadata)) == 1
 
 
-def test_rows_come_back_whatever_happened_to_others_in_the_lake(kept: Place, name: str) -> None:
+def test_rows_come_back_whatever_happened_to_others_in_the_lake_and_to_columns(
+    kept: Place, name: str
+) -> None:
     """A view is made anew only of a lake that is whole; what is in the table again needs none."""
     shown = f"SELECT toYYYYMM(day) AS month, count() AS n FROM {name}.all GROUP BY month ORDER BY month"
     with _app(kept, name) as (app, policy):
@@ -160,9 +162,13 @@ def test_rows_come_back_whatever_happened_to_others_in_the_lake(kept: Place, nam
         consent.policy_approve(app, name, _ASKED)
         assert {one.state for one in _run(kept, app, name)} == {ProcessState.COMPLETED}
         _delete_in_the_lake(kept, name)
+        kept.execute(f"ALTER TABLE {name}.events ADD COLUMN more String DEFAULT 'x' AFTER id")
         [back] = _undo(kept, app, name)
         assert back.state is ProcessState.COMPLETED, back.error
         assert [row["n"] for row in kept.select(shown)] == [100, 50, 10]
+        assert _states(app, policy)["202401"] == ("HELD", "undone")
+        with pytest.raises(RefusedError, match="is back in the table"):
+            _undo(kept, app, name)
 
 
 def test_rows_come_back_to_their_table_under_another_name_and_never_to_another_table(

@@ -6,9 +6,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from calve.clickhouse.embedded.host import HostProcess
 from calve.clickhouse.embedded.source import EmbeddedSource, folder_of
 from calve.clickhouse.errors import SourceBusyError
 from calve.model.errors import CalveError, NotFoundError, PermanentError, TemporaryError, UsageError
@@ -132,6 +134,23 @@ def test_an_engine_that_dies_is_an_error_that_may_go_away(source: EmbeddedSource
         with pytest.raises(TemporaryError) as caught:
             session.rows("SELECT 1")
         assert caught.value.code == "source_died"
+    with source.visit() as session:
+        assert session.rows("SELECT 1 AS a") == [{"a": 1}]
+
+
+def test_an_engine_that_is_killed_while_it_opens_a_folder_says_nothing_of_the_folder(
+    source: EmbeddedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = HostProcess.open
+
+    def killed(self: HostProcess, *given: Any) -> Any:
+        os.kill(self.pid, signal.SIGKILL)
+        return real(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HostProcess, "open", killed)
+        with pytest.raises(TemporaryError, match="was killed while opening"), source.visit():
+            pass
     with source.visit() as session:
         assert session.rows("SELECT 1 AS a") == [{"a": 1}]
 

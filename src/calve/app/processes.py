@@ -35,7 +35,10 @@ def completed(app: App, query: ProcessQuery) -> ProcessQuery:
 
 
 def source_table(app: App, text: str) -> str:
-    """`db.t` as `main:db.t`."""
+    """`db.t` as `main:db.t`, and without backquotes, as processes have it."""
+    if "`" in text:
+        name = app.table(text)
+        return f"{name.source or app.config.default_source}:{name.database}.{name.table}"
     return text if not text or ":" in text else f"{app.config.default_source}:{text}"
 
 

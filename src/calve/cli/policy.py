@@ -1,5 +1,7 @@
 """`calve policy`: partitions that are exported by rule."""
 
+import shlex
+
 import click
 
 from calve.app.view import Json
@@ -233,7 +235,7 @@ def drop(session: CliSession, table: str, partitions: tuple[str, ...], approve: 
         )
         return output.DONE
     session.say("nothing was deleted. To delete these partitions:")
-    session.say(f"  calve policy drop {table} {' '.join(partitions)} --approve {found['hash']}")
+    session.say(f"  calve policy drop {shlex.join([table, *partitions])} --approve {found['hash']}")
     return output.DONE
 
 

@@ -28,6 +28,11 @@ class PartitionRequest(Record):
     def name(self) -> TableName:
         return TableName(source=self.source, database=self.database, table=self.table)
 
+    @property
+    def source_table(self) -> str:
+        """As processes and holds name it: never in backquotes."""
+        return f"{self.source}:{self.database}.{self.table}"
+
     def proof_of(self, export: str) -> ProofRequest:
         address = self.address
         return ProofRequest(
@@ -47,7 +52,7 @@ class PartitionRequest(Record):
         return NewProcess(
             id=new_process_id(),
             kind=kind,
-            source=str(self.name),
+            source=self.source_table,
             destination=self.destination,
             lane=self.address.lane,
             needs=(*self.address.needs, *needs),

@@ -327,3 +327,24 @@ def no_throw() -> Iterator[None]:
         return made[: made.index("HAVING")] + ")"
 
     yield from _all(patch.object(view, "scalar", scalar))
+
+
+@mistake_elsewhere(
+    "each half of a view reads the residency for itself, by IN",
+    "tests/tier/test_views_at_servers.py::test_the_set_is_computed_once_a_query",
+)
+def set_by_in() -> Iterator[None]:
+    view = import_module("calve.clickhouse.tier.view")
+    real: Real = view.ViewText.create
+
+    def create(text: Any) -> str:
+        made: str = real(text)
+        ids = f"tupleElement({view.scalar(text.table.uuid, f'{text.table.database}.{text.table.name}')}, 1)"
+        newest = (
+            f"(SELECT id FROM {view.residency_table(text.table.uuid).sql} GROUP BY id"
+            " HAVING argMax(cold, (generation, writer)))"
+        )
+        made = made.replace(f"NOT has({ids}, h._partition_id)", f"h._partition_id NOT IN {newest}")
+        return made.replace(f"has({ids}, {text.id})", f"{text.id} IN {newest}")
+
+    yield from _all(patch.object(view.ViewText, "create", create))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -142,7 +143,7 @@ def policy_drop(
         raise RefusedError(
             f"the plan is not {approve!r}: its hash is {hash}",
             code="plan_differs",
-            hint=f"calve policy drop {table} {' '.join(partitions)}",
+            hint=f"calve policy drop {shlex.join([table, *partitions])}",
         )
     begun: list[Process] = []
     if approve:
@@ -210,6 +211,21 @@ def _process(app: App, release: Release, request: DropRequest) -> NewProcess:
     )
 
 
+def _ended(release: Release, where: str, table: str) -> RefusedError:
+    """Of one that this store released, and that is not in quarantine."""
+    if release.state is ReleaseState.LOST:
+        return RefusedError(
+            f"{where} is gone from quarantine, and only the lake is known to have its rows",
+            code="released_rows_missing",
+            hint=f"calve untier {shlex.quote(table)} {release.partition} brings them back from there",
+        )
+    return RefusedError(
+        f"{where} is not in quarantine: what process {release.process_id} moved is back in the table",
+        code="not_in_quarantine",
+        hint=f"calve policy explain {shlex.quote(table)} {release.partition}",
+    )
+
+
 def _quarantined(app: App, table: str, partition: str) -> Release:
     """The last release of a partition, named by its id or its value."""
     name = app.table(table)
@@ -220,11 +236,13 @@ def _quarantined(app: App, table: str, partition: str) -> Release:
         partition = id_among(session, info, partition, {one.partition for one in known}) or partition
     found = [one for one in known if one.partition == partition]
     here = [one for one in found if one.state not in (ReleaseState.RETURNED, ReleaseState.LOST)]
+    if not here and found:
+        raise _ended(found[-1], f"partition {partition} of {source}:{name.database}.{name.table}", table)
     if not here:
         raise NotFoundError(
             f"partition {partition} of {source}:{name.database}.{name.table} was not released by this store",
             code="not_released",
-            hint=f"calve policy explain {table} {partition}",
+            hint=f"calve policy explain {shlex.quote(table)} {shlex.quote(partition)}",
         )
     release = here[-1]
     if release.state not in (ReleaseState.QUARANTINED, ReleaseState.RETURNING):

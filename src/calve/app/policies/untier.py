@@ -186,7 +186,7 @@ def _hold(app: App, plan: UntierPlan, process_id: str) -> None:
     by = f"untier {process_id}"
     hold = Hold(
         id=f"hold-{process_id}",
-        name=str(plan.request.name),
+        name=plan.request.source_table,
         identity=plan.identity,
         uuid=plan.uuid,
         partition=plan.request.partition,

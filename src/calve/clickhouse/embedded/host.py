@@ -16,6 +16,7 @@ import json
 import os
 import queue
 import selectors
+import signal
 import struct
 import subprocess
 import sys
@@ -255,6 +256,10 @@ class HostProcess:
     @property
     def pid(self) -> int:
         return self._child.pid
+
+    @property
+    def was_killed(self) -> bool:
+        return self._child.poll() in (-signal.SIGKILL, -signal.SIGTERM)
 
     @property
     def alive(self) -> bool:

@@ -146,6 +146,11 @@ class EmbeddedSource(EngineSource):
                 hint="raise limits.query_seconds",
             ) from None
         except HostDied as died:
+            if host.was_killed:  # by somebody, or for its memory: that says nothing of the folder
+                raise TemporaryError(
+                    f"the engine was killed while opening source {self.name} ({self.folder})",
+                    code="source_died",
+                ) from None
             raise PermanentError(
                 f"the engine ended while opening source {self.name} ({self.folder}): {died}",
                 code="source_unreadable",

@@ -49,7 +49,7 @@ class ReleasePlan(Record):
 
     @property
     def guarded(self) -> GuardedTable:
-        return GuardedTable(identity=self.request.identity, uuid=self.uuid, name=str(self.request.name))
+        return GuardedTable(identity=self.request.identity, uuid=self.uuid, name=self.request.source_table)
 
 
 @dataclass(frozen=True, kw_only=True)
