@@ -230,9 +230,7 @@ def drop(session: CliSession, table: str, partitions: tuple[str, ...], approve: 
     ]
     session.answer(found, output.table(("PARTITION", "ROWS", "IN", "ALSO IN BACKUP"), rows))
     if approve:
-        session.say(
-            "begun: " + ", ".join(one["id"] for one in found["processes"]) + "; follow with: calve wait ID"
-        )
+        session.say(f"begun; follow with: calve wait {' '.join(one['id'] for one in found['processes'])}")
         return output.DONE
     session.say("nothing was deleted. To delete these partitions:")
     session.say(f"  calve policy drop {shlex.join([table, *partitions])} --approve {found['hash']}")
