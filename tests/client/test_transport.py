@@ -65,7 +65,7 @@ def serving(answer: Callable[[str, int], Answer]) -> Iterator[Peer]:
                 self.close_connection = True
                 return
             status, document, headers = given
-            data = json.dumps(document).encode()
+            data = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
             for name, value in ({"Content-Length": str(len(data))} | headers).items():
                 self.send_header(name, value)
@@ -225,6 +225,19 @@ def test_what_is_not_calve_is_not_taken_for_it(waited: list[float]) -> None:
         ):
             transport.get("/v1/x")
         assert caught.value.code == "server_answer"
+
+
+def test_a_stream_of_something_else_is_one_clear_error_after_what_came_before(waited: list[float]) -> None:
+    sent = b'id: 1\nevent: completed\ndata: {"rows": 3}\n\nid: 2\ndata: <html>\n\n'
+    with (
+        serving(lambda *_: (200, sent, {"Content-Type": "text/event-stream"})) as peer,
+        talking(peer.url, waited) as transport,
+    ):
+        messages = transport.stream("")
+        assert next(messages).data == {"rows": 3}
+        with pytest.raises(UnavailableError) as caught:
+            next(messages)
+    assert caught.value.code == "server_answer"
 
 
 def test_a_redirect_is_not_followed_and_the_token_stays(waited: list[float]) -> None:

@@ -190,7 +190,10 @@ class Transport:
             if response.status_code != 200 or "event-stream" not in response.headers.get("Content-Type", ""):
                 self._answer("the event stream", self._read(response))
                 raise self._not_ours("the event stream", response)
-            yield from _messages(response)
+            try:
+                yield from _messages(response)
+            except json.JSONDecodeError:
+                raise self._not_ours("the event stream", response) from None
 
     def get(self, path: str, **parameters: str) -> Any:
         response = self._send("GET", path, params=parameters)

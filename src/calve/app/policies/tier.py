@@ -107,7 +107,8 @@ def view_drop(app: App, table: str, *, force: bool = False) -> Json:
     ids = sorted(id for id, one in state.items() if one.cold)
     if ids and not force:
         raise RefusedError(
-            f"view {about['view']} reads {len(ids)} partitions from {about['to']} ({', '.join(ids[:5])}…)",
+            f"view {about['view']} reads {len(ids)} partition{'s' * (len(ids) > 1)} from {about['to']}"
+            f" ({', '.join(ids[:5])}{', …' if len(ids) > 5 else ''})",
             code="view_in_use",
             hint="--force drops it anyway; their rows stay in the lake",
         )
