@@ -8,8 +8,10 @@ from itertools import count
 
 import pytest
 
+from calve.control.leases import Company
 from calve.control.worker import WorkerLoop
 from calve.model.limits import Limits
+from calve.model.process import WorkerId
 from calve.model.states import PROCESS_TERMINAL, ProcessState
 from calve.testing.clock import FakeClock
 from calve.testing.scene import Scene
@@ -110,3 +112,35 @@ def test_what_no_other_worker_reaches_is_not_handed_over(scene: Scene, limits: L
     assert team[1][1].waves == 0
     fences = Counter(scene.row(key).fence for key in scene.ids)
     assert fences == {1: 3 * SLOTS}
+
+
+@pytest.mark.parametrize(
+    ("taken", "waiting", "before", "after"),
+    [
+        (0, 0, 5, 5),  # a quarter of what is free
+        (19, 0, 1, 1),
+        (20, 0, 0, 5),  # all have work: for a cancel, ahead of a slot that ends
+        (20, 19, 0, 5),
+        (20, 20, 0, 1),  # what waits here would fill them all again
+    ],
+)
+def test_how_much_is_taken_beside_others(
+    scene: Scene, limits: Limits, taken: int, waiting: int, before: int, after: int
+) -> None:
+    company = Company(scene.store, WorkerId("me"), limits, scene.clock.offset_seconds)
+    hire(scene, limits)[0].tick()
+    company.look()
+    assert company.room(0, 20, taken, waiting) == before
+    scene.clock.advance(2.0)
+    assert company.room(0, 20, taken, waiting) == after
+    assert company.room(limits.processes_per_worker, 20, taken, waiting) == 0
+    company.took()
+    assert company.room(0, 20, taken, waiting) == before
+
+
+def test_one_that_was_silent_for_a_lease_is_no_company(scene: Scene, limits: Limits) -> None:
+    company = Company(scene.store, WorkerId("me"), limits, scene.clock.offset_seconds)
+    hire(scene, limits)[0].tick()
+    scene.clock.advance(limits.lease_seconds)
+    company.look()
+    assert company.room(0, 20, 20, 0) == limits.processes_per_worker
