@@ -3,6 +3,7 @@
 import heapq
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -144,3 +145,22 @@ def test_one_that_was_silent_for_a_lease_is_no_company(scene: Scene, limits: Lim
     scene.clock.advance(limits.lease_seconds)
     company.look()
     assert company.room(0, 20, 20, 0) == limits.processes_per_worker
+
+
+def test_what_others_have_slots_for_is_handed_over_the_last_in_turn_first(
+    scene: Scene, limits: Limits
+) -> None:
+    scene.clock.advance(100.0)
+    hire(scene, limits)[0].tick()  # four slots
+    hire(scene, replace(limits, slots=2))[0].tick()
+    company = Company(scene.store, WorkerId("me"), limits, scene.clock.offset_seconds)
+    rows = []
+    for total, done in ((1, 0), (1, 0), (1, 0), (3, 2), (3, 0)):
+        scene.clock.advance(0.001)
+        row = scene.row(scene.submit(tasks=1))
+        rows.append(replace(row, tasks=replace(row.tasks, total=total, done=done)))
+    company.look()
+    assert company.to_hand_over(rows) == [], "not in each tick"
+    scene.clock.advance(limits.tick_seconds)
+    assert company.to_hand_over(rows) == rows[:0:-1], "none is left for the first"
+    assert company.to_hand_over(rows) == []
