@@ -11,6 +11,7 @@ import pytest
 from calve.app.backups import requests
 from calve.app.notices import wants
 from calve.app.pages.attention import attention
+from calve.app.partitions import Exported, list_partitions
 from calve.app.policies import consent, documents, evaluation
 from calve.app.policies.consent import Json
 from calve.app.policies.look import look
@@ -123,9 +124,30 @@ def test_a_partition_leaves_once_it_is_approved_and_what_differs_goes_back(kept:
             "202403": ("VERIFIED", "newest_partition"),
         }
         assert len(read_marks(kept.table(f"lake.{name}.events").metadata)) == 1
+        listed = list_partitions(app, f"{name}.events", f"lake.{name}.events")
+        assert {one.partition.id: one.exported for one in listed}.get(
+            "202401", Exported.GONE
+        ) is Exported.GONE
         assert _run(kept, app, name) == []
         every = replace(policy, name="every", tables="*.*", to=f"lake.{name}.{{database}}_{{table}}")
         assert "calve_released" not in {one.database for one in look(app, every, again=timedelta()) or ()}
+
+
+def test_a_release_that_was_refused_once_is_tried_again_after_an_hour(kept: Place, name: str) -> None:
+    """Its export, of the same rows, counts for nothing."""
+    with _app(kept, name) as (app, policy):
+        _run(kept, app, name)
+        _prove(kept, app, policy)
+        consent.policy_approve(app, name, _ASKED)
+        begun = [one["id"] for one in documents.policy_run(app, name)["started"]]
+        documents.policy_pause(app, name, "a test", _ASKED)
+        failed = kept.finish(app, [app.store.process(id).id for id in begun])[0]
+        assert failed.error is not None
+        assert (failed.error.code, failed.finished_at is None) == ("paused", False)
+        documents.policy_resume(app, name, _ASKED)
+        assert _states(app, policy)["202401"] == ("BLOCKED", "paused")
+        [one] = [one for one in evaluation.standing_now(app, policy) if one.partition.id == "202401"]
+        assert one.standing.until == failed.finished_at + timedelta(hours=1)  # type: ignore[operator]
 
 
 def test_a_view_turns_with_what_leaves_and_with_what_comes_back(kept: Place, name: str) -> None:

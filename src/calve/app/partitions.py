@@ -121,4 +121,6 @@ def _status(partition: PartitionInfo, earlier: EarlierExport | None) -> Exported
         return Exported.NO
     if earlier.missing:
         return Exported.MISSING
+    if earlier.released and not partition.rows:
+        return Exported.GONE  # MOVE leaves parts without rows for a while
     return Exported.UNCHANGED if unchanged(earlier.content, partition.content) else Exported.CHANGED

@@ -83,6 +83,7 @@ def _stood(app: App, policy: Policy, table: TableLook, *, alone: bool) -> Iterat
     standing_holds = app.registry.holds()
     releases = _Releases.of(app, policy, table) if table.identity else _Releases()
     for one in table.partitions:
+        left = [each for each in tried[one.id] if each.action == NextAction.RELEASE]
         holds = tuple(matching(standing_holds, guarded, one.id))
         facts = PartitionFacts(
             policy=policy,
@@ -100,7 +101,7 @@ def _stood(app: App, policy: Policy, table: TableLook, *, alone: bool) -> Iterat
             export=_export(one, proofs, known) if one.process else None,
             failure=_failure([each for each in tried[one.id] if each.action != NextAction.RELEASE], known),
             held=bool(holds),
-            release=releases.facts(one, proofs.made.get(one.process), now, _failure(tried[one.id], known)),
+            release=releases.facts(one, proofs.made.get(one.process), now, _failure(left, known)),
         )
         yield Stood(
             table=table,
