@@ -213,10 +213,11 @@ def _process(app: App, release: Release, request: DropRequest) -> NewProcess:
 
 def _ended(release: Release, where: str, table: str) -> RefusedError:
     """Of one that this store released, and that is not in quarantine."""
-    if release.state is ReleaseState.LOST:
+    if release.state in (ReleaseState.LOST, ReleaseState.DROPPED):
+        lost = release.state is ReleaseState.LOST
         return RefusedError(
-            f"{where} is gone from quarantine, and only the lake is known to have its rows",
-            code="released_rows_missing",
+            f"{where} {'is gone' if lost else 'was dropped'} from quarantine, and only the lake is known to have its rows",
+            code="released_rows_missing" if lost else "not_in_quarantine",
             hint=f"calve untier {shlex.quote(table)} {release.partition} brings them back from there",
         )
     return RefusedError(
@@ -245,6 +246,8 @@ def _quarantined(app: App, table: str, partition: str) -> Release:
             hint=f"calve policy explain {shlex.quote(table)} {shlex.quote(partition)}",
         )
     release = here[-1]
+    if release.state is ReleaseState.DROPPED:
+        raise _ended(release, f"partition {partition} of {source}:{name.database}.{name.table}", table)
     if release.state not in (ReleaseState.QUARANTINED, ReleaseState.RETURNING):
         raise RefusedError(
             f"partition {partition} of {name} is {release.state}",
