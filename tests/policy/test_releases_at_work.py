@@ -193,6 +193,27 @@ def test_rows_come_back_whatever_happened_to_others_in_the_lake_and_to_columns(
             _undo(kept, app, name)
 
 
+def test_what_somebody_put_into_quarantine_is_found_before_anything_moves(kept: Place, name: str) -> None:
+    with _app(kept, name) as (app, policy):
+        _run(kept, app, name)
+        _prove(kept, app, policy)
+        consent.policy_approve(app, name, _ASKED)
+        _run(kept, app, name)
+        place = {one.partition: one.place for one in app.registry.releases(_identity(app, name))}["202401"]
+        kept.execute(f"INSERT INTO {place} (id, day) VALUES (7, '2024-01-31')")
+        [part] = kept.select(
+            f"SELECT _part AS name FROM {place} GROUP BY name HAVING count() = 1 AND any(id) = 7"
+        )
+        [refused] = _undo(kept, app, name, force=True)
+        assert refused.error is not None
+        assert (refused.error.code, part["name"] in refused.error.hint) == ("quarantine_changed", True)
+        assert (_count(kept, f"{name}.events"), _count(kept, place)) == (10, 101)
+        kept.execute(f"ALTER TABLE {place} DROP PART '{part['name']}'")
+        [back] = _undo(kept, app, name)
+        assert back.state is ProcessState.COMPLETED, back.error
+        assert _count(kept, f"{name}.events") == 110
+
+
 def test_rows_come_back_to_their_table_under_another_name_and_never_to_another_table(
     kept: Place, name: str
 ) -> None:

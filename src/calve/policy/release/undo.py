@@ -4,7 +4,7 @@ comes too late; unless a mutation came since the rows left, which is looked for 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from calve.clickhouse.tier.quarantine import Where
+from calve.clickhouse.tier.quarantine import QuarantineAttempt, QuarantinePlace, Where
 from calve.control.kind import AdoptedWork, Fenced, Kind, NothingToDo, Planned, Published
 from calve.control.ports import TaskOrder, TaskResult
 from calve.model.errors import PermanentError, RefusedError
@@ -14,7 +14,7 @@ from calve.model.record import Record
 from calve.model.states import ReleaseState
 from calve.model.tier import Release
 from calve.policy.release.plan import BACK, ReleaseJournal, ReleasePlan, ReleaseRequest
-from calve.policy.release.ports import ReleasePorts
+from calve.policy.release.ports import HotSide, ReleasePorts
 from calve.policy.release.row import found_release, result_of
 from calve.policy.release.way_back import MutatedSinceError, WayBack, misfit, refuse_later_mutations
 
@@ -107,6 +107,8 @@ class ReturnKind(Kind):
                 f"the rows of {where} are no longer in {release.place}", code="released_rows_missing"
             )
         misfit(hot, attempt, RefusedError)
+        if release.state is ReleaseState.QUARANTINED:
+            _refuse_strangers(hot, attempt, release, placements)
         if request.insist:
             return
         if late := sum(part.rows for one in placements for part in one.late):
@@ -116,3 +118,21 @@ class ReturnKind(Kind):
                 hint="--force puts the others beside them; the partition is then HELD until it is exported again",
             )
         refuse_later_mutations(plan, release, seen)
+
+
+def _refuse_strangers(
+    hot: HotSide, attempt: QuarantineAttempt, release: Release, placements: Sequence[QuarantinePlace]
+) -> None:
+    """What somebody did to the quarantine, before it is in the table. Rows are read only where files are other ones."""
+    strangers = [part for one in placements for part in one.held if part.hash not in attempt.hashes]
+    whole = all(sum(part.rows for part in one.held) == release.rows for one in placements)
+    if (whole and not strangers) or (sums := str(hot.held(attempt))) == release.sums:
+        return
+    names = ", ".join(f"'{part.name}'" for part in strangers[:3])
+    raise RefusedError(
+        f"{release.place} has other rows ({sums}) than left the table ({release.sums}): somebody changed it; nothing was moved",
+        code="quarantine_changed",
+        hint=f"look at {names}, which never left the table, and ALTER TABLE {release.place} DROP PART what was added"
+        if strangers
+        else f"rows are missing there; the lake has them: {release.destination}",
+    )
