@@ -135,7 +135,7 @@ def test_a_partition_leaves_once_it_is_approved_and_what_differs_goes_back(kept:
 
 def test_a_release_that_was_refused_once_is_tried_again_after_an_hour(kept: Place, name: str) -> None:
     """Its export, of the same rows, counts for nothing."""
-    with _app(kept, name) as (app, policy):
+    with _app(kept, name, partitions_per_run="1") as (app, policy):
         _run(kept, app, name)
         _prove(kept, app, policy)
         consent.policy_approve(app, name, _ASKED)
@@ -194,7 +194,7 @@ def test_rows_come_back_whatever_happened_to_others_in_the_lake_and_to_columns(
 
 
 def test_what_somebody_put_into_quarantine_is_found_before_anything_moves(kept: Place, name: str) -> None:
-    with _app(kept, name) as (app, policy):
+    with _app(kept, name, partitions_per_run="1") as (app, policy):
         _run(kept, app, name)
         _prove(kept, app, policy)
         consent.policy_approve(app, name, _ASKED)
@@ -207,11 +207,11 @@ def test_what_somebody_put_into_quarantine_is_found_before_anything_moves(kept: 
         [refused] = _undo(kept, app, name, force=True)
         assert refused.error is not None
         assert (refused.error.code, part["name"] in refused.error.hint) == ("quarantine_changed", True)
-        assert (_count(kept, f"{name}.events"), _count(kept, place)) == (10, 101)
+        assert (_count(kept, f"{name}.events"), _count(kept, place)) == (60, 101)
         kept.execute(f"ALTER TABLE {place} DROP PART '{part['name']}'")
         [back] = _undo(kept, app, name)
         assert back.state is ProcessState.COMPLETED, back.error
-        assert _count(kept, f"{name}.events") == 110
+        assert _count(kept, f"{name}.events") == 160
 
 
 def test_rows_come_back_to_their_table_under_another_name_and_never_to_another_table(
