@@ -102,6 +102,7 @@ def test_a_partition_leaves_once_it_is_approved_and_what_differs_goes_back(kept:
         _prove(kept, app, policy)
         waiting = {"202401": ("HELD", "not_approved"), "202402": ("HELD", "not_approved")}
         assert _states(app, policy) == waiting | {"202403": ("VERIFIED", "newest_partition")}
+        assert f"calve policy approve {name}" in documents.policy_show(app, name)["aside"][0]["hint"]
         asked = consent.policy_approve(app, name, _ASKED, dry_run=True)
         assert [one["partition"] for one in asked["leave"]] == ["202401", "202402"]
         assert _run(kept, app, name) == []  # the first run is dry, and asks

@@ -174,7 +174,7 @@ def _partition(policy: Policy, one: Stood) -> Json:
         "value": one.partition.value,
         "state": one.standing.state.value,
         "code": code,
-        "hint": HINTS.get(code, ""),
+        "hint": HINTS.get(code, "").replace("NAME", policy.name),
         "until": view.time_json(one.standing.until),
         "next": one.standing.next.value if one.standing.next else None,
         "process": one.facts.live or one.partition.process or None,
