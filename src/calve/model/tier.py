@@ -187,7 +187,9 @@ def check_intent(process: Process, intend: Intend, found: Situation) -> None:
         raise held(intend, found.holds[0])
     _check_policy(intend, intend.permit, found)
     if not found.approved:
-        raise _refused(intend, "nobody approved it", code="not_approved", hint="calve policy show NAME")
+        policy = intend.permit.policy
+        hint = f"calve policy approve {policy} --dry-run" if policy else "calve policy drop TABLE PARTITION"
+        raise _refused(intend, "nobody approved it", code="not_approved", hint=hint)
 
 
 def _check_policy(intend: Intend, permit: Permit, found: Situation) -> None:
