@@ -13,6 +13,7 @@ from calve.control.client import retry
 from calve.model.errors import ErrorInfo, NotFoundError, PermanentError, UsageError
 from calve.model.states import ProcessState
 from calve.restore import attach as attaching
+from calve.restore.plan import RestorePlan
 from calve.restore.submit import RestoreOptions
 from calve.testing.faults import Crash
 from support.kept_source import KeptSource
@@ -259,6 +260,18 @@ def test_a_table_that_was_finished_before_a_restore_failed_merges_after_its_retr
     assert ticked.settle(second).state is ProcessState.COMPLETED
     assert not any(is_still(source, f"db12.{name}") for name in ("t", "names"))
     assert (count(source, "db12.t"), count(source, "db12.names")) == (101, 5)
+
+
+def test_D1_a_restore_that_its_store_takes_for_unfinished_attaches_nothing_to_a_table_that_merges(
+    ticked: Ticked, source: KeptSource
+) -> None:
+    """The store was put back from a copy, after the restore had cleared away what says that it is finished."""
+    process_id = ticked.restore("b", tables=("db.t",), into="db13")
+    assert ticked.settle(process_id).state is ProcessState.COMPLETED
+    plan = RestorePlan.from_json(ticked.store.plan(process_id) or "")
+    with pytest.raises(PermanentError, match="was restored before"):
+        attaching.attach(source.session, plan, {})
+    assert count(source, "db13.t") == count(source, "db.t")
 
 
 def test_a_backup_that_is_deleted_meanwhile_is_said(source: KeptSource, tmp_path: Path) -> None:

@@ -160,6 +160,20 @@ def test_L21_force_replaces_and_leaves_no_old_file_to_globs(place: PlainPlace, o
     assert listed(out) == globbed(out)
 
 
+def test_L21_a_cancel_that_finds_the_replacement_published_leaves_no_old_file_to_globs(
+    place: PlainPlace, out: Path
+) -> None:
+    """The commit was put, deleting what it replaced failed, and the process was cancelled."""
+    place.one(out)
+    [before] = listed(out)
+    content = before.read_bytes()
+    second = place.attempt(place.one(out, force=True).id)
+    before.write_bytes(content)
+    answer = fence(folder_at(out), second.process_id, second.plan, '{"generations": [1]}')
+    assert isinstance(answer, PublishedSnapshot)
+    assert globbed(out) == listed(out)
+
+
 def test_L20_undo_deletes_what_no_commit_lists_and_nothing_else(unpublished: Attempt, out: Path) -> None:
     folder = folder_at(out)
     foreign = out / "month=1" / "theirs.parquet"

@@ -106,7 +106,7 @@ def _look_again(
 
 def _published(folder: Folder, commit: KeyCommit, found: Sequence[KeyCommit]) -> PublishedSnapshot:
     replaced = shown(found[: commit.generation])
-    if replaced is not None and shown(found) is commit:
+    if replaced is not None and shown(found) == commit:
         _remove_replaced(folder, commit, found)
     return _snapshot_of(commit, replaced)
 
@@ -150,13 +150,8 @@ def fence(folder: Folder, process_id: str, plan: ExportPlan, noted: str) -> Publ
                 hint="it is looked up again automatically",
             )
         if found.process == process_id and not found.tombstone:
-            return PublishedSnapshot(
-                process_id=process_id,
-                snapshot_id=found.id,
-                rows=found.rows,
-                files=len(found.files),
-                bytes=found.bytes,
-            )
+            # What it replaced goes here too: nobody else would look for it.
+            return _published(folder, found, folder.generations(key.hash))
     return PublishFenced(tag=key.hash)
 
 

@@ -19,7 +19,7 @@ from calve.model.errors import PermanentError, TemporaryError
 from calve.restore import distant
 from calve.restore import plan as targets
 from calve.restore.plan import RestorePart, RestorePlan, Target
-from calve.restore.receiver import drop_gathering, let_move
+from calve.restore.receiver import drop_gathering, let_move, refuse_moving
 
 _ATTACHING = "attaching_"  # what ClickHouse calls a folder while it attaches it
 
@@ -70,6 +70,7 @@ def _attach_all(
     staged: Mapping[int, Path],
 ) -> int:
     receiver = f"{quoted(target.receiver_database)}.{quoted(target.receiver_name)}"
+    refuse_moving(session, target)
     there = _contents(session, target)
     _refuse_unclear(target, there, {part.entry.content for _, part in parts})
     attached = 0

@@ -233,6 +233,19 @@ def _holds_still(table: TableInfo) -> bool:
     return any(table.clause.settings.get(name) == value for name, value in _STILL.items())
 
 
+def refuse_moving(session: Session, target: Target) -> None:
+    """A new table that was held still and merges again was finished: the store that asks was put back from a copy that
+    does not know (D1). What was attached cannot be told from its merges."""
+    if target.into != targets.NEW or not target.still or target.gathers:
+        return
+    if not _holds_still(session.describe(target.receiver_database, target.receiver_name)):
+        raise PermanentError(
+            f"table {target} was restored before, and merges parts again: it is unknown which of them it holds",
+            code="restore_unclear",
+            hint=f"keep {target} if its rows are all there; otherwise drop it and restore it again",
+        )
+
+
 def _settings_before(entry: TableEntry) -> tuple[tuple[str, str], ...]:
     given = create_table.parse(entry.engine_full).settings
     return tuple((name, given.get(name, "")) for name in _STILL)

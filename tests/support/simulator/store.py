@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import event
+from sqlalchemy import create_engine, event
 
 from calve.control.registry import ServedStore
 from calve.model.errors import StoreError, StoreUnknownError
@@ -39,6 +39,10 @@ def sql_store(schedule: Schedule) -> Iterator[SqlStore]:
         store = open_store(f"sqlite:///{file}")
         store.database.close()  # the next connections are ours
 
+        # One thread: nobody writes while something is read, so a read needs no transaction of its own.
+        reader = create_engine(store.database.url, isolation_level="AUTOCOMMIT")
+
+        @event.listens_for(reader, "connect")
         @event.listens_for(store.database.engine, "connect")
         def _ours(connection: sqlite3.Connection, _record: Any) -> None:
             connection.execute("PRAGMA synchronous = OFF")
@@ -48,8 +52,12 @@ def sql_store(schedule: Schedule) -> Iterator[SqlStore]:
 
         _quickened(store, schedule)
         try:
-            yield store
+            with reader.connect() as reading:
+                database: Any = store.database
+                database.read = lambda work: work(reading)
+                yield store
         finally:
+            reader.dispose()
             store.close()
 
 
