@@ -274,6 +274,33 @@ def test_D1_a_restore_that_its_store_takes_for_unfinished_attaches_nothing_to_a_
     assert count(source, "db13.t") == count(source, "db.t")
 
 
+def test_a_retry_doubles_nothing_in_a_table_that_was_let_go_and_has_merged_since(
+    ticked: Ticked, source: KeptSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = source.session
+    execute, seen = session.execute, []
+
+    def fails_after_two(sql: str, *given: Any, **named: Any) -> None:
+        if "ATTACH PART" in sql:
+            seen.append(sql)
+            if len(seen) > 2:
+                raise PermanentError("ClickHouse has no room", code="source_error")
+        execute(sql, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "execute", fails_after_two)
+        first = ticked.restore("b", tables=("db.t",), into="db14")
+        assert ticked.settle(first).state is ProcessState.FAILED
+    ticked.clock.advance(ticked.ports.limits.keep_failed_hours * 3600 + 1)
+    ticked.settle(first)
+    assert not is_still(source, "db14.t")
+    source.execute("SYSTEM START MERGES db14.t", "OPTIMIZE TABLE db14.t FINAL")
+    rows = count(source, "db14.t")
+    again = ticked.settle(retry(ticked.store, first).process.id)
+    assert again.error is not None and again.error.code == "restore_unclear"
+    assert (count(source, "db14.t"), is_still(source, "db14.t")) == (rows, False)
+
+
 def test_a_backup_that_is_deleted_meanwhile_is_said(source: KeptSource, tmp_path: Path) -> None:
     from calve.backup import deletion
 

@@ -103,8 +103,28 @@ def _target(
     still = _hold_still(session, receiver)
     if far:
         _hold_still(session, table)  # so that its parts say what was copied
-    return replace(
-        target, still=still, settings=_settings_before(entry) if into == targets.NEW and still else ()
+    settings = _settings_before(entry) if into == targets.NEW and still else ()
+    target = replace(target, still=still, settings=settings)
+    if into == targets.NEW and not far and not _holds_still(receiver):
+        _refuse_merged(session, target, receiver, entry)
+    return target
+
+
+def _refuse_merged(session: Session, target: Target, table: TableInfo, entry: TableEntry) -> None:
+    """A table that an earlier run has let go may have merged what it holds: it is then unknown which parts it is to get."""
+    rows = session.rows(
+        f"SELECT name FROM system.parts WHERE active AND database = {string(table.database)}"
+        f" AND table = {string(table.name)}",
+        what=f"table {table}",
+    )
+    if {_content(table, row["name"]) for row in rows} <= {part.content for part in entry.parts}:
+        return
+    let_move(session, target)  # if we die here, the next try holds it still and looks again
+    raise PermanentError(
+        f"table {target} has merged parts since an earlier run of this restore was given up, so it is unknown which of"
+        " them it holds",
+        code="restore_unclear",
+        hint=f"drop {target} and restore it again, or restore into another database with --as",
     )
 
 
