@@ -279,7 +279,7 @@ def test_D13_discarding_deletes_never_discards_rows_that_others_added(catalog: F
     _publish(catalog, make_work(catalog, [(1, range(10))]))
     catalog.load_table(IDENTIFIER).delete("id < 3")
     append_as_somebody_else(catalog, range(50, 53), month=1)
-    with pytest.raises(RefusedError, match="which of the rows in them are whose cannot be told"):
+    with pytest.raises(RefusedError, match="whose rows they hold is unknown"):
         _publish(catalog, _force(catalog, [(1, range(10))]).with_plan(discard_deletes=True))
     assert rows_of(catalog) == [*range(3, 10), *range(50, 53)]
 

@@ -106,16 +106,21 @@ class Standalone:
         worker.send(signal.SIGPWR)
 
     def _make_python(self) -> str:
-        """The system's own Python with the packages of this one, as `calve spark package` has it: this one may be in
-        a home that is closed to others."""
+        """The system's own Python, or a copy of this one, with the packages of this one, as `calve spark package` has
+        it: this one may be in a home that is closed to others."""
         minor = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-        found = shutil.which(minor, path="/usr/local/bin:/usr/bin")
+        found, libraries = shutil.which(minor, path="/usr/local/bin:/usr/bin"), ""
         if found is None:
-            return sys.executable
+            base = shutil.copytree(
+                sys.base_prefix, self._work / "base", symlinks=True, copy_function=_link_or_copy
+            )
+            found, libraries = str(base / "bin" / minor), f'LD_LIBRARY_PATH="{base}/lib" '
         paths = [path for path in sys.path if path.endswith("site-packages")]
         paths += [str(Path(calve.__file__).parents[1]), str(Path(__file__).parents[1])]
         script = self._work / "python"
-        script.write_text(f'#!/bin/sh\nPYTHONPATH="{":".join(paths)}:$PYTHONPATH" exec {found} "$@"\n')
+        script.write_text(
+            f'#!/bin/sh\n{libraries}PYTHONPATH="{":".join(paths)}:$PYTHONPATH" exec {found} "$@"\n'
+        )
         script.chmod(0o755)
         return str(script)
 
@@ -138,6 +143,13 @@ class Standalone:
         )  # fmt: skip
         program.wait_ready(lambda: ready in log.read_text(errors="replace")[begin:])
         return program
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # on another disk
+        shutil.copy2(source, target)
 
 
 def _nobody_runs(python: str) -> bool:
