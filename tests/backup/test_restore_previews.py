@@ -65,7 +65,7 @@ def test_another_plan_is_refused_before_anything_is_queued(place: BackupPlace) -
     place.execute("CREATE DATABASE db2", "CREATE TABLE db2.users (id UInt64) ENGINE = MergeTree ORDER BY id")
     options = RestoreOptions(into="db2", existing="append", plan_hash=agreed)
     with place.app() as app:
-        with pytest.raises(RefusedError, match="not the plan that was agreed to") as refused:
+        with pytest.raises(RefusedError, match="not the plan that was approved") as refused:
             restore(app, app.store, "b", options)
         assert refused.value.code == "plan_changed"
         assert app.store.processes(ProcessQuery(kind="restore")) == []

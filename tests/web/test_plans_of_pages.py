@@ -208,7 +208,7 @@ def test_a_plan_that_no_page_can_show_is_asked_for_without_its_hash(shop: Place,
     form = page(admin, address).form("do/export").filled()
     answer = arrived(admin, admin.post("/do/export", data=form), status=409)
     again = Html(answer.text).form("do/export").filled()
-    assert "not the plan that was agreed to" in Html(answer.text).text
+    assert "not the plan that was approved" in Html(answer.text).text
     assert again["where"] == ["n>1"] and "plan_hash" not in again
     assert not shop.store.processes(ProcessQuery(destination="lake.shop.where"))
 

@@ -5,6 +5,7 @@ Needs nothing but the store, so that `ps`, `why` and `events` start at once.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
@@ -15,6 +16,7 @@ from calve.app.wiring import App
 from calve.control.client import CancelAnswer, Submitted, cancel, retry
 from calve.control.ports import Store
 from calve.control.why import why
+from calve.model.errors import UsageError
 from calve.model.process import BATCH_PREFIX, Event, Process, ProcessId, ProcessQuery, Task, Worker
 from calve.model.states import ProcessState
 
@@ -35,10 +37,11 @@ def completed(app: App, query: ProcessQuery) -> ProcessQuery:
 
 
 def source_table(app: App, text: str) -> str:
-    """`db.t` as `main:db.t`, and without backquotes, as processes have it."""
+    """`db.t` as `main:db.t`, and without backquotes, as processes have it. A backquote may be part of a name, too."""
     if "`" in text:
-        name = app.table(text)
-        return f"{name.source or app.config.default_source}:{name.database}.{name.table}"
+        with suppress(UsageError):
+            name = app.table(text)
+            return f"{name.source or app.config.default_source}:{name.database}.{name.table}"
     return text if not text or ":" in text else f"{app.config.default_source}:{text}"
 
 

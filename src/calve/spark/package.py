@@ -127,7 +127,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}"
 export PYTHONPATH
 for python in "$CALVE_PYTHON" python{_MINOR} "{Path(sys.base_prefix) / "bin" / f"python{_MINOR}"}"; do
-  command -v "$python" >/dev/null 2>&1 && exec "$python" "$@"
+  "$python" -c "" 2>/dev/null && exec "$python" "$@"
 done
 echo "calve: this machine has no python{_MINOR}; install it, or set spark.executorEnv.CALVE_PYTHON" >&2
 exit 127
