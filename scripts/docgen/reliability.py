@@ -89,6 +89,7 @@ def _counters(figures: Mapping[str, Any]) -> str:
         command = "`make figures`"
         rows += [
             ("tests that passed", _number(suite["tests"]["passed"]), command),
+            ("tests that failed", _number(suite["tests"].get("failed", 0)), command),
             ("crashes and failures injected, one call after another", _number(points), command),
             ("different calls that were broken", _number(len(broken)), command),
             (
