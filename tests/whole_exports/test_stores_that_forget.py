@@ -26,6 +26,26 @@ def another_store(life: Life) -> Life:
     return other
 
 
+def copied(life: Life) -> Path:
+    copy = life.folder.parent / "copy.db"
+    with closing(sqlite3.connect(life.folder / "calve.db")) as now:
+        now.execute(f"VACUUM INTO '{copy}'")
+    return copy
+
+
+def put_back(life: Life, copy: Path) -> Life:
+    """The store as it was, an hour later, and all that it knows run to its end."""
+    life.store.close()
+    for file in life.folder.glob("calve.db*"):
+        file.unlink()
+    shutil.copy(copy, life.folder / "calve.db")
+    restored = Life(life.folder, life.kept, life.runner)
+    restored.clock.advance(3600.0)
+    restored.ids = list(life.ids)
+    restored.run(restored.worker())
+    return restored
+
+
 def test_D1_another_store_is_told_that_everything_is_exported(life: Life) -> None:
     first = life.export()
     other = another_store(life)
@@ -58,23 +78,15 @@ def test_D1_two_stores_that_both_began_publish_a_key_once(life: Life) -> None:
 
 @pytest.mark.parametrize("yesterday", [ProcessState.PENDING, ProcessState.RUNNING, ProcessState.PUBLISHING])
 def test_D1_a_store_restored_from_a_copy_finds_what_was_published_since(
-    life: Life, tmp_path: Path, yesterday: ProcessState
+    life: Life, yesterday: ProcessState
 ) -> None:
     [process_id] = life.submit()
     life.run_until(yesterday, process_id)
-    with closing(sqlite3.connect(life.folder / "calve.db")) as now:
-        now.execute(f"VACUUM INTO '{tmp_path / 'copy.db'}'")
+    copy = copied(life)
     life.run(life.worker())
     published = life.row(process_id)
     assert published.state is ProcessState.COMPLETED
-    life.store.close()
-    for file in life.folder.glob("calve.db*"):
-        file.unlink()
-    shutil.copy(tmp_path / "copy.db", life.folder / "calve.db")
-    restored = Life(life.folder, life.kept, life.runner)
-    restored.clock.advance(3600.0)
-    restored.ids = [process_id]
-    restored.run(restored.worker())
+    restored = put_back(life, copy)
     row = restored.row(process_id)
     assert row.state is ProcessState.COMPLETED, row.error
     assert row.snapshot_id == published.snapshot_id
@@ -84,25 +96,33 @@ def test_D1_a_store_restored_from_a_copy_finds_what_was_published_since(
 
 
 def test_D1_a_store_put_back_to_before_the_plan_takes_nothing_of_the_forgotten_plan(
-    life: Life, tmp_path: Path
+    life: Life,
 ) -> None:
     """Neither its pin, which still holds the parts of then, nor its receipts."""
     [process_id] = life.submit()
-    with closing(sqlite3.connect(life.folder / "calve.db")) as now:
-        now.execute(f"VACUUM INTO '{tmp_path / 'copy.db'}'")
+    copy = copied(life)
     life.run_until(ProcessState.PUBLISHING, process_id)
-    life.store.close()
-    for file in life.folder.glob("calve.db*"):
-        file.unlink()
-    shutil.copy(tmp_path / "copy.db", life.folder / "calve.db")
-    restored = Life(life.folder, life.kept, life.runner)
-    restored.clock.advance(3600.0)
-    restored.ids = [process_id]
-    restored.run(restored.worker())
+    restored = put_back(life, copy)
     row = restored.row(process_id)
     assert row.state is ProcessState.COMPLETED, row.error
     assert {task.attempt for task in restored.store.tasks(process_id)} == {2}
     restored.check_settled()
+    assert restored.exported_ids() == list(IDS)
+    restored.close()
+
+
+def test_D1_a_forced_export_of_which_only_the_table_knows_writes_over_no_published_file(life: Life) -> None:
+    """`calve optimize` cleaned up its receipts, and the store was put back to before its plan."""
+    [process_id] = life.submit(force=True)
+    copy = copied(life)
+    life.run(life.worker())
+    published = life.row(process_id)
+    for receipt in life.folder.rglob(f"{process_id}/*.json"):
+        receipt.unlink()
+    restored = put_back(life, copy)
+    row = restored.row(process_id)
+    assert row.state is ProcessState.COMPLETED, row.error
+    assert (row.snapshot_id, restored.store.tasks(process_id)) == (published.snapshot_id, [])
     assert restored.exported_ids() == list(IDS)
     restored.close()
 

@@ -218,12 +218,12 @@ def _ended(release: Release, where: str, table: str) -> RefusedError:
         return RefusedError(
             f"{where} {'is gone' if lost else 'was dropped'} from quarantine, and only the lake is known to have its rows",
             code="released_rows_missing" if lost else "not_in_quarantine",
-            hint=f"calve untier {shlex.quote(table)} {release.partition} brings them back from there",
+            hint=f"calve untier {shlex.quote(table)} {shlex.quote(release.partition)} brings them back from there",
         )
     return RefusedError(
         f"{where} is not in quarantine: what process {release.process_id} moved is back in the table",
         code="not_in_quarantine",
-        hint=f"calve policy explain {shlex.quote(table)} {release.partition}",
+        hint=f"calve policy explain {shlex.quote(table)} {shlex.quote(release.partition)}",
     )
 
 

@@ -262,7 +262,7 @@ def released_exports(metadata: TableMetadata) -> Iterator[EarlierExport]:
             key_hash = name.removeprefix(RELEASED_PROPERTY)
             export = read_property(key_hash, properties.get(property_of(key_hash), ""))
             yield _with_release(key_hash, value, export)
-        elif value.startswith(_RELEASED_FORM) and name.startswith(KEY_PROPERTY):
+        elif is_as_released(value) and name.startswith(KEY_PROPERTY):
             key_hash = name.removeprefix(KEY_PROPERTY)
             if released_property_of(key_hash) not in properties:
                 yield _with_release(key_hash, "", read_property(key_hash, value))

@@ -102,7 +102,7 @@ class RacesContract(Contract):
     def test_D8_of_submitters_of_a_whole_and_of_pieces_that_overlap_one_is_accepted(
         self, rivals: Sequence[Store]
     ) -> None:
-        """No unique index says so: whoever looked before the other's commit would not see it."""
+        """No unique index says so: a reader that looked before the other's commit would not see it."""
         for number in range(ROUNDS):
             whole = f"{number:032x}"
             names = [whole, piece_of(whole, 1, 4), piece_of(whole, 4, 6), piece_of(whole, 2, 9)]

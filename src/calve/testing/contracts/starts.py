@@ -1,4 +1,4 @@
-"""What policies start: nothing twice, and never more than a limit allows, whoever submits at the same moment."""
+"""What policies start: nothing twice, and never more than a limit allows, even if many submit at the same moment."""
 
 from dataclasses import replace
 from functools import partial
